@@ -58,7 +58,7 @@ impl<K> Machine<K> {
         hand: &mut Option<K>,
         hash: Hash,
         group: Group,
-        how: &How<'_>,
+        how: How<'_>,
         mode: Mode,
     ) -> (Added, Owed)
     where
@@ -102,7 +102,7 @@ impl<K> Machine<K> {
 
     /// A failure counts although the add is refused, as a limiter of the user's own would count it.
     #[cold]
-    fn refuse(&mut self, hand: &mut Option<K>, hash: Hash, group: Group, how: &How<'_>, mode: Mode) -> Added
+    fn refuse(&mut self, hand: &mut Option<K>, hash: Hash, group: Group, how: How<'_>, mode: Mode) -> Added
     where
         K: Eq,
     {
@@ -133,7 +133,7 @@ impl<K> Machine<K> {
 
     /// An add of a key that is known, with all that [`How`] says.
     #[inline(always)]
-    pub(super) fn add_known(&mut self, entry: EntryRef<K>, how: &How<'_>, mode: Mode) -> (Added, Owed) {
+    pub(super) fn add_known(&mut self, entry: EntryRef<K>, how: How<'_>, mode: Mode) -> (Added, Owed) {
         let delay = self.count_failure(entry, how.failure, how.delay);
         self.counts.retries += u64::from(delay.is_some());
         if let Some(delay) = delay.filter(|delay| *delay > 0) {
@@ -181,7 +181,6 @@ impl<K> Machine<K> {
     /// Puts a key into the order whose state has just become queued (I5).
     #[inline(always)]
     pub(super) fn push(&mut self, entry: EntryRef<K>, priority: i8, mode: Mode) -> Owed {
-        self.active += 1;
         if !mode.is_ordered {
             entry.set_position(self.order.push_plain(entry));
             return mode.ready(1);
@@ -195,7 +194,6 @@ impl<K> Machine<K> {
     /// Takes a queued key out of the order.
     pub(super) fn unpush(&mut self, entry: EntryRef<K>) {
         self.order.remove(entry, entry.place(), &mut self.bin);
-        self.active -= 1;
     }
 
     /// A dirty key is added with a priority. If that is higher, a queued key goes to the end of its level. It is ready as before, so

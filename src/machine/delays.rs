@@ -82,7 +82,7 @@ impl<K> Machine<K> {
         priority: i8,
         conflict: DelayConflict,
     ) -> (Added, Owed) {
-        let number = self.keys.number(entry);
+        let (number, mut owed) = (self.keys.number(entry), Owed::NOTHING);
         if entry.state().is_delayed() {
             let record = self.later.record_mut(number);
             record.priority = record.priority.max(priority);
@@ -96,12 +96,13 @@ impl<K> Machine<K> {
                 return (Added::Coalesced, Owed::NOTHING);
             }
             self.later.remove(number);
+            owed = self.later.garbage();
         } else {
             self.later.begin(number, priority);
             entry.state().set_delayed();
         }
         self.counts.delays += 1;
-        (Added::Delayed, self.later.insert(number, deadline).and(self.garbage()))
+        (Added::Delayed, self.later.insert(number, deadline).and(owed))
     }
 
     /// What an add without a delay does about the delay of its key. Returns the priority of the add; `None`: it does nothing more.

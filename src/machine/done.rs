@@ -40,7 +40,7 @@ impl<K> Machine<K> {
             self.counts.given_up += u64::from(end == End::GiveUp);
             self.clear_failures(entry);
         }
-        self.active -= 1;
+        self.counts.ended += 1;
         let has_room = mode.is_ordered && self.order.ended(entry.group());
         let (ended, owed) = match entry.state().on_done() {
             OnDone::Push => {
@@ -64,7 +64,7 @@ impl<K> Machine<K> {
         &mut self,
         hand: &mut Option<K>,
         claimed: Claimed<K>,
-        how: &How<'_>,
+        how: How<'_>,
         end: End,
         mode: Mode,
     ) -> (Result<Added, Claimed<K>>, Owed) {

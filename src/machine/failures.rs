@@ -72,11 +72,7 @@ impl<K> Machine<K> {
 
     #[inline]
     fn count(&mut self, entry: EntryRef<K>, schedule: Option<&dyn Schedule>) -> u64 {
-        let number = self.keys.number(entry);
-        if !entry.state().has_failed() {
-            self.later.make(number);
-        }
-        let failures = &mut self.later.record_mut(number).failures;
+        let failures = &mut self.later.make(self.keys.number(entry)).failures;
         let before = *failures;
         *failures = before.saturating_add(1);
         self.later.failing += usize::from(before == 0);

@@ -68,8 +68,7 @@ impl Later {
     /// The record of a slot, which is made if there is none.
     #[inline]
     pub(super) fn make(&mut self, number: u32) -> &mut Record {
-        self.records.make(number);
-        &mut self.records[number]
+        self.records.make(number)
     }
 
     /// The record of a slot whose key is delayed or has failed.
@@ -108,10 +107,7 @@ impl Later {
         self.delayed += 1;
         self.begun += 1;
         let began = self.begun as u32;
-        let record = match self.records.get_mut(number) {
-            Some(record) => record,
-            None => self.make(number),
-        };
+        let record = self.make(number);
         (record.began, record.priority) = (began, priority);
     }
 

@@ -1,9 +1,9 @@
 //! What a queue that measures does beside the verbs, in their critical sections. The caller reads the clock, if that is wanted.
 //!
 //! ```text
-//!   add, requeue, cancel ─▶ wants_time?  ─▶ dirty_at           by the caller; expire knows the time, and does it itself
-//!   get                  ─▶ wants_start? ─▶ started ─▶ how long the key was queued
-//!                           wants_end?   ─▶ ended   ─▶ how long the key was processing; then done, or a requeue that is not refused
+//!   add, requeue, cancel ─▶ wants_time? ─▶ dirty_at    by the caller; expire knows the time, and does it itself
+//!   get ─▶ started ─▶ how long the key was queued      asks for the time, if it is wanted
+//!          ended   ─▶ how long the key was processing  the same; then done, or a requeue that is not refused
 //! ```
 //!
 //! [`times`](super::times) says what is kept. A queue that does not measure has none of it, and its verbs know that by their
@@ -34,14 +34,20 @@ impl<K> Machine<K> {
         self.times = Some(Box::new(Times::new(super::Table::<K>::CHUNK, all)));
     }
 
-    /// What needs no key: `wants_time`, `dirty_at`, `reset_sampling`, and the histograms.
+    /// What needs no key: `dirty_at`, `reset_sampling`, and the histograms.
     #[inline]
     pub(crate) fn times(&mut self) -> Option<&mut Times> {
         self.times.as_deref_mut()
     }
 
+    /// A key became dirty in the verb before, and the time of that is wanted: [`dirty_at`](Times::dirty_at).
+    #[inline]
+    pub(crate) fn wants_time(&self) -> bool {
+        self.times.as_ref().is_some_and(|times| times.wants_time())
+    }
+
     /// A key became dirty.
-    #[inline(never)]
+    #[inline]
     pub(super) fn note_dirty(&mut self, entry: EntryRef<K>) {
         let key = self.keys.number(entry);
         self.times.as_mut().expect(MEASURED).dirty(key);
@@ -61,15 +67,9 @@ impl<K> Machine<K> {
         self.times.iter_mut().for_each(|times| times.measure_all());
     }
 
-    /// Whether the time of a hand-out is wanted.
-    #[inline]
-    pub(crate) fn wants_start(&self, claimed: &Claimed<K>) -> bool {
-        self.queued_at(self.just_held(claimed)).is_some()
-    }
-
-    /// After a `get`. `now`: the time, if it is wanted. Returns how long the key was queued.
+    /// After a `get`. Calls `now` if the time is wanted. Returns how long the key was queued.
     #[inline(never)]
-    pub(crate) fn started(&mut self, claimed: &Claimed<K>, now: Option<u64>) -> MaybeNanos {
+    pub(crate) fn started(&mut self, claimed: &Claimed<K>, now: impl FnOnce() -> u64) -> MaybeNanos {
         let entry = self.just_held(claimed);
         let (key, priority) = (self.keys.number(entry), entry.priority());
         self.times.as_mut().map_or(MaybeNanos::UNKNOWN, |times| times.start(key, priority, now))
@@ -82,15 +82,9 @@ impl<K> Machine<K> {
         self.times.as_ref().map_or(MaybeNanos::UNKNOWN, |times| times.waited(key))
     }
 
-    /// Whether the time of the end of a processing is wanted.
+    /// Before a `done`, or a requeue that is not refused. Calls `now` if the time is wanted. Returns how long the key was processing.
     #[inline]
-    pub(crate) fn wants_end(&self, claimed: &Claimed<K>) -> bool {
-        self.waited(claimed) != MaybeNanos::UNKNOWN
-    }
-
-    /// Before a `done`, or a requeue that is not refused. `now`: the time, if it is wanted. Returns how long the key was processing.
-    #[inline(never)]
-    pub(crate) fn ended(&mut self, claimed: &Claimed<K>, now: Option<u64>) -> MaybeNanos {
+    pub(crate) fn ended(&mut self, claimed: &Claimed<K>, now: impl FnOnce() -> u64) -> MaybeNanos {
         let key = self.keys.number(self.just_held(claimed));
         self.times.as_mut().map_or(MaybeNanos::UNKNOWN, |times| times.end(key, now))
     }

@@ -36,7 +36,7 @@
 //!
 //! The [`order`](crate::order) says which queued key comes next. [`shared`](crate::shared) calls the verbs.
 //!
-//! **Pure.** There is no lock, thread, waker, clock, observer or random number in here. Times are arguments. The only foreign code that
+//! **Pure.** There is no lock, thread, waker, clock, observer or random number in here. A time is an argument, or asked of the caller. The only foreign code that
 //! runs is `Eq` of the keys, in a look-up before anything is changed; `Clone` in `take_delay`, which undoes its step if that panics; and
 //! what the caller passes to `look`, which changes nothing.
 //!
@@ -102,8 +102,6 @@ pub(crate) struct Machine<K> {
     times: Option<Box<Times>>,
     /// What an add does about the delay of its key.
     policy: DelayedAdd,
-    /// Keys that are queued or processing.
-    active: u32,
     /// Held keys that became dirty, until the caller takes them.
     dirty: Vec<DirtyTicket>,
     /// Memory to be freed: of the order, and chunks of slots with what was beside them.
@@ -120,6 +118,7 @@ pub(crate) struct Counts {
     pub(crate) deferred: u64,
     pub(crate) rejected: u64,
     pub(crate) handed_out: u64,
+    pub(crate) ended: u64,
     pub(crate) delays: u64,
     pub(crate) expired: u64,
     pub(crate) retries: u64,
@@ -150,7 +149,6 @@ impl<K> Machine<K> {
             later: Later::new(Table::<K>::CHUNK),
             times: None,
             policy,
-            active: 0,
             dirty: Vec::new(),
             bin: Bin::new(),
             retired: Vec::new(),
@@ -171,7 +169,7 @@ impl<K> Machine<K> {
     }
 
     pub(crate) fn processing(&self) -> usize {
-        self.active as usize - self.len()
+        (self.counts.handed_out - self.counts.ended) as usize
     }
 
     pub(crate) fn delayed(&self) -> usize {
@@ -192,7 +190,7 @@ impl<K> Machine<K> {
     /// No key is queued or processing.
     #[inline]
     pub(crate) fn is_drained(&self) -> bool {
-        self.active == 0
+        self.len() == 0 && self.processing() == 0
     }
 
     /// Where the buckets of the table are, and their number: for [`prefetch_bucket`](crate::key::prefetch_bucket) before the lock.
@@ -213,7 +211,7 @@ impl<K> Machine<K> {
     /// After a step that may have ended the work.
     #[inline]
     fn drained(&self, mode: Mode) -> Owed {
-        mode.owed_if(self.active == 0, Owed::DRAINED)
+        mode.owed_if(self.is_drained(), Owed::DRAINED)
     }
 
     /// After a step that may have taken the last queued key.

@@ -41,11 +41,6 @@ impl Owed {
         Self((self.0 | other.0) + (self.0 & other.0 & KEYS))
     }
 
-    #[inline]
-    pub(crate) fn without(self, what: u8) -> Self {
-        Self(self.0 & !u64::from(what))
-    }
-
     /// The bits.
     #[inline]
     pub(crate) fn what(self) -> u8 {

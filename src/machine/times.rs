@@ -107,9 +107,8 @@ impl Times {
         }
     }
 
-    /// A key became dirty in the verb before, and the time of that is wanted: [`dirty_at`](Self::dirty_at).
     #[inline]
-    pub(crate) fn wants_time(&self) -> bool {
+    pub(super) fn wants_time(&self) -> bool {
         self.wanted != NIL
     }
 
@@ -120,8 +119,7 @@ impl Times {
         if key == NIL {
             return;
         }
-        self.keys.make(key);
-        self.keys[key].queued_at = MaybeNanos::new(now);
+        self.keys.make(key).queued_at = MaybeNanos::new(now);
         if !self.measures_all {
             let is_dense = now.saturating_sub(self.last) < DENSE * u64::from(self.stride);
             self.stride = if is_dense { STRIDE.min(self.stride * 2) } else { 1 };
@@ -136,22 +134,22 @@ impl Times {
         }
     }
 
-    /// A key was handed out. Returns how long it was queued. `now` counts if the time is known at which it became dirty.
+    /// A key was handed out. Returns how long it was queued. Calls `now` if the time is known at which it became dirty.
     #[inline]
-    pub(super) fn start(&mut self, key: u32, priority: i8, now: Option<u64>) -> MaybeNanos {
+    pub(super) fn start(&mut self, key: u32, priority: i8, now: impl FnOnce() -> u64) -> MaybeNanos {
         let prev = std::mem::replace(&mut self.newest, key);
         match prev {
             NIL => self.oldest = key,
             prev => self.keys[prev].next = key,
         }
-        self.keys.make(key);
-        let times = &mut self.keys[key];
+        let times = self.keys.make(key);
         let queued_at = times.queued_at.known();
         *times = KeyTimes { prev, ..KeyTimes::default() };
-        let Some((queued_at, now)) = queued_at.zip(now) else {
+        let Some(queued_at) = queued_at else {
             self.durations.note_waited(priority, MaybeNanos::UNKNOWN);
             return MaybeNanos::UNKNOWN;
         };
+        let now = now();
         let waited = MaybeNanos::new(now.saturating_sub(queued_at));
         times.waited = waited;
         self.durations.note_waited(priority, waited);
@@ -175,9 +173,9 @@ impl Times {
         }
     }
 
-    /// The processing of a key ends. Returns how long it took. `now` counts if the key is measured.
+    /// The processing of a key ends. Returns how long it took. Calls `now` if the key is measured.
     #[inline]
-    pub(super) fn end(&mut self, key: u32, now: Option<u64>) -> MaybeNanos {
+    pub(super) fn end(&mut self, key: u32, now: impl FnOnce() -> u64) -> MaybeNanos {
         let KeyTimes { started_at, waited, prev, next, .. } = self.keys[key];
         match prev {
             NIL => self.oldest = next,
@@ -192,9 +190,9 @@ impl Times {
             self.start_sum -= u128::from(started_at);
         }
         // Of an unmeasured key, `started_at` is later than its start: it is for ages only.
-        let measured = started_at.known().filter(|_| waited != MaybeNanos::UNKNOWN).zip(now);
+        let measured = started_at.known().filter(|_| waited != MaybeNanos::UNKNOWN);
         let worked =
-            measured.map_or(MaybeNanos::UNKNOWN, |(started_at, now)| MaybeNanos::new(now.saturating_sub(started_at)));
+            measured.map_or(MaybeNanos::UNKNOWN, |started_at| MaybeNanos::new(now().saturating_sub(started_at)));
         self.durations.note_worked(worked);
         worked
     }

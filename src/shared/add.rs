@@ -6,7 +6,7 @@ use super::locked::Locked;
 use super::section::in_mode;
 use super::settings::Limiter;
 use crate::key::Hash as KeyHash;
-use crate::machine::{Failure, How, Machine, Mode};
+use crate::machine::{Failure, How, Machine, Mode, Owed};
 use crate::order::Group;
 use crate::sync::{Arc, MutexGuard};
 use crate::time::nanos;
@@ -33,33 +33,48 @@ impl<K: Hash + Eq> Shared<K> {
     #[inline(always)]
     pub(crate) fn add(this: &Arc<Self>, key: K, wakeups: Wakeups) -> Added {
         let hash = this.hash(&key);
-        if !this.others.is_empty() {
-            return Self::add_to_one_of_many(this, key, hash, wakeups);
+        if this.others.is_empty() {
+            Self::add_to(this, &this.first, key, hash, wakeups, Self::leave_plain)
+        } else {
+            Self::add_to_one_of_many(this, key, hash, wakeups)
         }
-        let mut hand;
-        let mut machine = this.first.lock();
-        if this.flags().has(Flags::ADD) {
-            return Self::add_special(this, &this.first, key, hash, NOW, wakeups, machine);
-        }
-        hand = Some(key);
-        let (added, owed) = machine.add(&mut hand, hash, Group::default(), &How::NOW, Mode::PLAIN);
-        // An add that has changed nothing owes nothing.
-        if added != Added::Coalesced {
-            this.leave_plain(&this.first, machine, owed);
-        }
-        added
-        // A key that is left in the hand is dropped here, after the lock (W4).
     }
 
     #[inline(never)]
     fn add_to_one_of_many(this: &Arc<Self>, key: K, hash: KeyHash, wakeups: Wakeups) -> Added {
         let locked = this.shard_of(hash);
         this.note_add(locked);
-        Self::add_special(this, locked, key, hash, NOW, wakeups, locked.lock())
+        Self::add_to(this, locked, key, hash, wakeups, |this, locked, machine, owed| {
+            this.leave(locked, machine, owed, Mode::PLAIN);
+        })
     }
 
-    /// An add without a delay to a queue with several shards, or one that measures, is ordered or shut down, has a getter that waits, or has
-    /// to start its driver thread. The guard is dropped before the key if `Eq` panics (W4).
+    #[inline(always)]
+    fn add_to<'s>(
+        this: &'s Arc<Self>,
+        locked: &'s Locked<K>,
+        key: K,
+        hash: KeyHash,
+        wakeups: Wakeups,
+        leave: impl FnOnce(&'s Self, &'s Locked<K>, MutexGuard<'s, Machine<K>>, Owed),
+    ) -> Added {
+        let mut hand;
+        let mut machine = locked.lock();
+        if this.flags().has(Flags::ADD) {
+            return Self::add_special(this, locked, key, hash, NOW, wakeups, machine);
+        }
+        hand = Some(key);
+        let (added, owed) = machine.add(&mut hand, hash, Group::default(), How::NOW, Mode::PLAIN);
+        // An add that has changed nothing owes nothing.
+        if added != Added::Coalesced {
+            leave(this, locked, machine, owed);
+        }
+        added
+        // A key that is left in the hand is dropped here, after the lock (W4).
+    }
+
+    /// An add without a delay to a queue that measures, is ordered or shut down, has a getter that waits, or has to start its driver thread.
+    /// The guard is dropped before the key if `Eq` panics (W4).
     #[inline(never)]
     fn add_special<'s>(
         this: &'s Arc<Self>,
@@ -80,7 +95,7 @@ impl<K: Hash + Eq> Shared<K> {
         in_mode!(this, mode, has_extras => {
             let how = How { priority, conflict, ..How::NOW };
             let mode = Mode { is_awaited: mode.is_awaited && wakeups == Wakeups::Now, ..mode };
-            let (added, owed) = machine.add(&mut hand, hash, group, &how, mode);
+            let (added, owed) = machine.add(&mut hand, hash, group, how, mode);
             this.leave(locked, machine, owed, mode);
             if has_extras {
                 Self::after_add(this, added);
@@ -129,7 +144,7 @@ impl<K: Hash + Eq> Shared<K> {
         }
         hand = Some(key);
         let added = in_mode!(this, mode, _extras => {
-            let (added, owed) = machine.add(&mut hand, hash, group, &how, mode);
+            let (added, owed) = machine.add(&mut hand, hash, group, how, mode);
             this.leave(locked, machine, owed, mode);
             added
         });

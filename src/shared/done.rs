@@ -88,8 +88,7 @@ impl<K> Shared<K> {
 
     /// How long a key was processing. `now`: the time, if the call has read the clock.
     fn note_end(&self, machine: &mut Machine<K>, claimed: &Claimed<K>, now: Option<u64>) -> MaybeNanos {
-        let now = machine.wants_end(claimed).then(|| now.unwrap_or_else(|| self.clock.now_coarse()));
-        machine.ended(claimed, now)
+        machine.ended(claimed, || now.unwrap_or_else(|| self.clock.now_coarse()))
     }
 
     fn tell_done(&self, worked: MaybeNanos) {
@@ -148,7 +147,7 @@ impl<K> Shared<K> {
         if mode.is_measured && mode.is_open {
             worked = this.note_end(&mut machine, &claimed, how.may_delay().then_some(how.now));
         }
-        let (requeued, owed) = machine.requeue(&mut hand, claimed, &how, end, mode);
+        let (requeued, owed) = machine.requeue(&mut hand, claimed, how, end, mode);
         this.leave(locked, machine, owed, mode);
         let added = requeued?;
         // First: a panic of the observer must not leave a delay without a driver.

@@ -91,6 +91,7 @@ impl Front {
     /// After all others.
     pub(super) const LAST: Self = Self(i64::MAX);
 
+    #[inline]
     fn new(priority: i8, stamp: u64) -> Self {
         let level = -i64::from(priority.max(-i8::MAX));
         Self(level << 56 | (stamp & STAMP) as i64)

@@ -72,7 +72,7 @@ impl<K> Shared<K> {
         owed: Owed,
         mode: Mode,
     ) {
-        if mode.is_measured {
+        if mode.is_measured && machine.wants_time() {
             self.tell_time(&mut machine);
         }
         if let Some(stamp) = self.stamp {
@@ -93,12 +93,10 @@ impl<K> Shared<K> {
         }
     }
 
-    /// Reads the clock for a key that became dirty, if that is wanted.
+    /// Reads the clock for a key that became dirty.
     #[inline(never)]
     fn tell_time(&self, machine: &mut Machine<K>) {
-        if let Some(times) = machine.times().filter(|times| times.wants_time()) {
-            times.dirty_at(self.clock.now_coarse());
-        }
+        machine.times().into_iter().for_each(|times| times.dirty_at(self.clock.now_coarse()));
     }
 
     /// Takes out the waiters that are owed a wake-up, while the lock is held, which orders them with those who come (W2). Then unlocks,
@@ -107,15 +105,13 @@ impl<K> Shared<K> {
     #[inline(never)]
     pub(super) fn settle<'s>(&'s self, locked: &'s Locked<K>, mut machine: MutexGuard<'s, Machine<K>>, owed: Owed) {
         let flags = self.flags();
-        let mut owed = owed;
+        let mut calls_driver = false;
         if owed.has(Owed::DEADLINE) {
             locked.set_driver_until(machine.until());
             // `turn` looks by itself; or the delay can be taken, and does not expire.
-            if self.driver == Driver::Manual || flags.has(Flags::SHUT_DOWN) {
-                owed = owed.without(Owed::DEADLINE);
-                if owed == Owed::NOTHING {
-                    return;
-                }
+            calls_driver = self.driver != Driver::Manual && !flags.has(Flags::SHUT_DOWN);
+            if !calls_driver && owed == Owed::only_if(true, Owed::DEADLINE) {
+                return;
             }
         }
         let mut wakes = WakeList::default();
@@ -131,7 +127,7 @@ impl<K> Shared<K> {
         if owed.has(Owed::OVER) && flags.has(Flags::LIMITED) {
             wakes.append(self.hub().getters.take_all());
         }
-        if owed.has(Owed::DEADLINE) {
+        if calls_driver {
             let mut hub = self.hub();
             hub.deadlines_told += 1;
             wakes.append(hub.call_driver(machine.until()));

@@ -176,7 +176,7 @@ fn a_woken_getter_that_passes_by_still_counts_as_woken() {
             // Queued without a wake-up, as by a push that found the first getter on its way.
             let (locked, hash) = (queue.shared.at(1), queue.shared.hash(&keys[1]));
             let mut machine = locked.lock();
-            let (_, owed) = machine.add(&mut Some(keys[1]), hash, Group::default(), &How::NOW, Mode::PLAIN);
+            let (_, owed) = machine.add(&mut Some(keys[1]), hash, Group::default(), How::NOW, Mode::PLAIN);
             queue.shared.leave(locked, machine, owed, Mode::PLAIN);
             let wait = Shared::resume(&queue.shared, ticket, waiter(), false);
             assert!(matches!(wait, Wait::Item(_)));

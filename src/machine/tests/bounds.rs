@@ -9,7 +9,7 @@ use crate::{Added, DelayConflict, DelayedAdd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-fn add(machine: &mut Machine<u64>, key: u64, how: &How<'_>) -> Added {
+fn add(machine: &mut Machine<u64>, key: u64, how: How<'_>) -> Added {
     machine.add(&mut Some(key), Hash(key as u32), Group::default(), how, Mode::PLAIN).0
 }
 
@@ -21,15 +21,15 @@ fn a_verb_that_finds_the_wheel_full_changes_nothing() {
     let mut machine = Machine::<u64>::new(AnyOrder::new(false), DelayedAdd::Independent, 0);
     let soon = How { delay: Some(1), ..How::NOW };
     let later = How { delay: Some(86_400_000_000_000), ..How::NOW };
-    assert_eq!([1, 5].map(|key| add(&mut machine, key, &soon)), [Added::Delayed; 2]); // one block
-    assert_eq!(add(&mut machine, 2, &How::NOW), Added::Queued);
+    assert_eq!([1, 5].map(|key| add(&mut machine, key, soon)), [Added::Delayed; 2]); // one block
+    assert_eq!(add(&mut machine, 2, How::NOW), Added::Queued);
     let claimed = machine.get(Mode::PLAIN).0.expect("it is queued");
     MAX_BLOCKS.set(1);
     let counts = machine.counts;
     let replaces = How { conflict: DelayConflict::Replace, ..later };
     let fails = How { failure: Failure::Counted(Some(&*schedule)), ..How::NOW };
     for (key, how) in [(3, later), (1, replaces), (4, fails), (1, fails)] {
-        let added = catch_unwind(AssertUnwindSafe(|| add(&mut machine, key, &how)));
+        let added = catch_unwind(AssertUnwindSafe(|| add(&mut machine, key, how)));
         let message = added.expect_err("there is no room");
         assert!(message.downcast_ref::<String>().is_some_and(|message| message.contains("17 GB")));
     }
@@ -37,11 +37,11 @@ fn a_verb_that_finds_the_wheel_full_changes_nothing() {
     assert_eq!((machine.known(), machine.delayed(), machine.failing(), machine.until()), (3, 2, 0, 1));
     assert_eq!(machine.counts, counts);
     // What sets no delay needs no room.
-    assert_eq!(add(&mut machine, 3, &How { delay: Some(0), ..How::NOW }), Added::Queued);
+    assert_eq!(add(&mut machine, 3, How { delay: Some(0), ..How::NOW }), Added::Queued);
     let (expired, owed) = machine.expire(1, BATCH, Mode { is_awaited: true, ..Mode::PLAIN });
     assert_eq!((expired.by_answer, expired.has_more, owed.ready()), ([2, 0, 0], false, 2));
     MAX_BLOCKS.set(1000);
-    assert_eq!(add(&mut machine, 4, &later), Added::Delayed);
+    assert_eq!(add(&mut machine, 4, later), Added::Delayed);
     let _ended = machine.done(&mut None, claimed, End::Done, Mode::PLAIN);
 }
 

@@ -13,7 +13,7 @@ pub(super) fn hash(key: u64) -> Hash {
 }
 
 pub(super) fn add(machine: &mut Machine<u64>, key: u64) -> (Added, Owed) {
-    machine.add(&mut Some(key), hash(key), Group::default(), &How::NOW, Mode::PLAIN)
+    machine.add(&mut Some(key), hash(key), Group::default(), How::NOW, Mode::PLAIN)
 }
 
 /// Gives back what the keys do not need. Returns the number of steps.
@@ -103,15 +103,15 @@ fn side_arrays_leave_with_their_chunks() {
     for key in 0..KEYS {
         for delay in [None, Some(u64::MAX)] {
             let how = How { delay, ..How::NOW };
-            let _added = machine.add(&mut Some(key), hash(key), Group::default(), &how, mode);
+            let _added = machine.add(&mut Some(key), hash(key), Group::default(), how, mode);
             machine.times().expect("it measures").dirty_at(1);
         }
     }
     let (mut hand, mut freed) = (None, Vec::new());
     for key in 0..KEYS {
         let claimed = machine.get(mode).0.expect("it is queued");
-        let _waited = machine.started(&claimed, Some(2));
-        let _worked = machine.ended(&claimed, Some(3));
+        let _waited = machine.started(&claimed, || 2);
+        let _worked = machine.ended(&claimed, || 3);
         assert_eq!(machine.done(&mut hand, claimed, End::Done, mode).0, Ended::Kept);
         let (cancelled, owed) = machine.cancel(&mut hand, &key, hash(key), mode);
         assert_eq!((cancelled, hand.take()), (Cancelled::Delay, Some(key)));

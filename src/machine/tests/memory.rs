@@ -43,7 +43,7 @@ impl Watched {
     fn add(&mut self, key: u64, priority: i8) {
         let group = Group { hash: (key % self.groups).wrapping_mul(0x9e37_79b9_7f4a_7c15), weight: 1 };
         let how = How { priority, ..How::NOW };
-        let added = self.verb(|machine| machine.add(&mut Some(key), hash(key), group, &how, Mode::ORDERED));
+        let added = self.verb(|machine| machine.add(&mut Some(key), hash(key), group, how, Mode::ORDERED));
         assert_eq!(added, Added::Queued);
     }
 

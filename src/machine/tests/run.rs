@@ -379,7 +379,7 @@ impl Run {
         let schedule = self.schedule.as_ref().map(|schedule| schedule.boxed());
         let (with, delay) = self.how(n, how, how.priority.unwrap_or(0), schedule.as_deref());
         let is_new = (mode.is_open || schedule.is_some() && how.rate_limited) && !self.is_known(n);
-        let added = self.call(|machine| machine.add(&mut hand, hash(n), group, &with, mode));
+        let added = self.call(|machine| machine.add(&mut hand, hash(n), group, with, mode));
         let Some((added, owed)) = added else {
             if with.failure.is_one() && schedule.is_none() {
                 self.reference.limits.when(&n); // the limiter was asked before
@@ -471,7 +471,7 @@ impl Run {
         if mode.is_open {
             self.ended(&claimed);
         }
-        let (added, owed) = self.machine.requeue(&mut hand, claimed, &with, end, mode);
+        let (added, owed) = self.machine.requeue(&mut hand, claimed, with, end, mode);
         let expected = self.reference.requeue(key, how, delay);
         let waits = self.end_wait(key).filter(|_| expected == Added::Deferred);
         self.told[1].extend(waits);

@@ -35,8 +35,8 @@ impl Times {
 impl Run {
     /// After a verb that may have made a key dirty.
     pub(super) fn tell_time(&mut self) {
-        if let Some(times) = self.machine.times().filter(|times| times.wants_time()) {
-            times.dirty_at(self.reference.now);
+        if self.machine.wants_time() {
+            self.machine.times().expect("it measures").dirty_at(self.reference.now);
         }
     }
 
@@ -51,8 +51,7 @@ impl Run {
 
     /// After a `get`.
     pub(super) fn started(&mut self, claimed: &Claimed<Key>) {
-        let now = self.machine.wants_start(claimed).then_some(self.reference.now);
-        let told = self.machine.started(claimed, now);
+        let told = self.machine.started(claimed, || self.reference.now);
         let key = claimed.key().number();
         let (waited, _) = self.reference.times(key);
         self.judge(told, waited);
@@ -64,8 +63,7 @@ impl Run {
 
     /// Before the end of a processing.
     pub(super) fn ended(&mut self, claimed: &Claimed<Key>) {
-        let now = self.machine.wants_end(claimed).then_some(self.reference.now);
-        let told = self.machine.ended(claimed, now);
+        let told = self.machine.ended(claimed, || self.reference.now);
         let (_, worked) = self.reference.times(claimed.key().number());
         self.judge(told, worked);
         self.times.done += 1;

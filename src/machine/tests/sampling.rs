@@ -10,10 +10,9 @@ const MEASURED: Mode = Mode { is_measured: true, is_ordered: true, ..Mode::PLAIN
 /// Adds a key. Returns whether the time is wanted.
 fn add(machine: &mut Machine<u64>, key: u64, priority: i8, now: u64) -> bool {
     let how = How { priority, ..How::NOW };
-    let _added = machine.add(&mut Some(key), Hash(key as u32), Group::default(), &how, MEASURED);
-    let times = machine.times().expect("it measures");
-    let wants = times.wants_time();
-    times.dirty_at(now);
+    let _added = machine.add(&mut Some(key), Hash(key as u32), Group::default(), how, MEASURED);
+    let wants = machine.wants_time();
+    machine.times().expect("it measures").dirty_at(now);
     wants
 }
 
@@ -39,14 +38,18 @@ fn one_key_in_eight_is_measured_while_adds_are_dense() {
     let mut count = 0;
     while let (Some(claimed), _) = machine.get(MEASURED) {
         let is_measured = wants.contains(claimed.key()) || *claimed.key() == 100;
-        assert_eq!(machine.wants_start(&claimed), is_measured);
-        let waited = machine.started(&claimed, Some(now + 10));
+        let mut asks = 0;
+        let mut at = |time| {
+            asks += 1;
+            time
+        };
+        let waited = machine.started(&claimed, || at(now + 10));
         assert_eq!(waited == MaybeNanos::UNKNOWN, !is_measured);
-        assert_eq!(machine.wants_end(&claimed), is_measured);
         count += 1;
         let waited: u64 = machine.times().unwrap().durations.waited().map(|(_, waited)| waited.count()).sum();
         assert_eq!(waited, count);
-        let worked = machine.ended(&claimed, is_measured.then_some(now + 12));
+        let worked = machine.ended(&claimed, || at(now + 12));
+        assert_eq!(asks, if is_measured { 2 } else { 0 }, "the time is asked for if it is wanted");
         assert_eq!(worked.duration().map(|worked| worked.as_nanos()), is_measured.then_some(2));
         let _gone = machine.done(&mut None, claimed, End::Done, MEASURED);
         assert_eq!(machine.times().unwrap().durations.worked().count(), count);
@@ -74,8 +77,8 @@ fn a_measured_key_stands_for_those_before_it() {
     assert_eq!(wants, [true, true, false, true, false, false, false, true]);
     for start in (2000..2800).step_by(100) {
         let claimed = machine.get(MEASURED).0.expect("it is queued");
-        let _waited = machine.started(&claimed, Some(start));
-        let _worked = machine.ended(&claimed, Some(start));
+        let _waited = machine.started(&claimed, || start);
+        let _worked = machine.ended(&claimed, || start);
         let _gone = machine.done(&mut None, claimed, End::Done, MEASURED);
     }
     let durations = &mut machine.times().unwrap().durations;
@@ -92,8 +95,7 @@ fn the_age_of_an_unmeasured_key_is_too_low() {
     let mut held = Vec::new();
     for start in [2000, 2100, 2200, 2300, 2400] {
         let claimed = machine.get(MEASURED).0.expect("it is queued");
-        let now = machine.wants_start(&claimed).then_some(start);
-        let _waited = machine.started(&claimed, now);
+        let _waited = machine.started(&claimed, || start);
         held.push(claimed);
     }
     let starts = |machine: &Machine<u64>, held: &[crate::machine::Claimed<u64>]| -> Vec<Option<u64>> {
@@ -104,7 +106,7 @@ fn the_age_of_an_unmeasured_key_is_too_low() {
     assert_eq!(starts(&machine, &held)[4], Some(3000));
     assert_eq!((ages.unfinished_work, ages.longest_running), (1000 + 900 + 700 + 700, Some(1000)));
     for claimed in held {
-        let _worked = machine.ended(&claimed, Some(4000));
+        let _worked = machine.ended(&claimed, || 4000);
         let _gone = machine.done(&mut None, claimed, End::Done, MEASURED);
     }
     let ages = machine.ages(5000).expect("it measures");

@@ -56,7 +56,7 @@ impl Shard {
         self.queued.insert(key, (priority, Push { time: now, begins, before }));
         let group = Group { hash: u64::from(key) % self.groups, weight: 1 };
         let how = How { priority, ..How::NOW };
-        _ = self.machine.add(&mut Some(key), hash(key), group, &how, Mode::ORDERED);
+        _ = self.machine.add(&mut Some(key), hash(key), group, how, Mode::ORDERED);
         self.end_section(now);
     }
 
@@ -184,7 +184,7 @@ fn what_wants_a_stamp_may_be_gone() {
         for round in 1..4 {
             for key in 0..1000 {
                 let group = Group { hash: key.into(), weight: 1 };
-                _ = machine.add(&mut Some(key), hash(key), group, &How::NOW, Mode::ORDERED);
+                _ = machine.add(&mut Some(key), hash(key), group, How::NOW, Mode::ORDERED);
             }
             // The last first, as the lanes that were used last are kept.
             for key in (0..1000).rev() {

@@ -18,9 +18,9 @@ fn machine_that_holds(key: u64) -> (Machine<u64>, Claimed<u64>) {
 fn a_token_ends_at_its_own_machine() {
     type Verb = fn(&mut Machine<u64>, Claimed<u64>);
     let verbs: [Verb; 7] = [
-        |machine, claimed| _ = machine.requeue(&mut None, claimed, &How::NOW, End::Done, Mode::PLAIN),
+        |machine, claimed| _ = machine.requeue(&mut None, claimed, How::NOW, End::Done, Mode::PLAIN),
         |machine, claimed| {
-            _ = machine.requeue(&mut None, claimed, &How::NOW, End::Succeed, Mode { is_open: false, ..Mode::PLAIN })
+            _ = machine.requeue(&mut None, claimed, How::NOW, End::Succeed, Mode { is_open: false, ..Mode::PLAIN })
         },
         |machine, claimed| _ = machine.priority(&claimed),
         |machine, claimed| _ = machine.wait_for_dirty(&claimed),
@@ -59,7 +59,7 @@ fn items_need_no_second_token() {
         fn requeue(mut self) -> Added {
             let claimed = self.1.take().expect("an item ends once");
             let how = How { delay: Some(1), ..How::NOW };
-            let (added, _owed) = self.0.borrow_mut().requeue(&mut None, claimed, &how, End::Done, Mode::PLAIN);
+            let (added, _owed) = self.0.borrow_mut().requeue(&mut None, claimed, how, End::Done, Mode::PLAIN);
             added.expect("the queue is open")
         }
     }
