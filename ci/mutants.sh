@@ -16,7 +16,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 work="${MUTANTS_WORK:-$PWD/target/mutants}"
 read -ra more <<<"${MUTANTS_ARGS:-}"
 
-state=(src/key/*.rs src/machine/{add,get,done,take}.rs)
+state=(src/key/*.rs src/machine/{add,claimed,done,durations,garbage,get,look,measure,mod,owed,shards,shrink,take,times}.rs
+    src/order/{bits,levels,slab,table}.rs)
 waiting=(src/sync/lock.rs src/wait.rs src/order/line.rs src/futures.rs src/get_async.rs src/shared/{getters,waiters,life_cycle,drain,dirty}.rs src/machine/dirty.rs)
 wheel=(src/time/wheel/{mod,level,blocks,cascade}.rs src/time/driver.rs src/machine/{delays,later,expire}.rs)
 limiters=(src/rate_limiter/*.rs src/backoff/*.rs src/machine/failures.rs src/shared/failures.rs)

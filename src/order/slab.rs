@@ -36,7 +36,7 @@ impl<V: Default, const CHUNK: usize> Slab<V, CHUNK> {
     /// The number of values that are lent.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
-        let lent = |chunk: &Box<Chunk<V, CHUNK>>| CHUNK - chunk.vacant.count_ones() as usize;
+        let lent = |chunk: &Chunk<V, CHUNK>| CHUNK - chunk.vacant.count_ones() as usize;
         self.chunks.iter().flatten().map(lent).sum::<usize>() - usize::from(self.last != NONE)
     }
 

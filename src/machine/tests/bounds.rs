@@ -13,6 +13,11 @@ fn add(machine: &mut Machine<u64>, key: u64, how: How<'_>) -> Added {
     machine.add(&mut Some(key), Hash(key as u32), Group::default(), how, Mode::PLAIN).0
 }
 
+fn says_full<T>(end: std::thread::Result<T>) -> bool {
+    let message = end.err().expect("there is no room");
+    message.downcast_ref::<String>().is_some_and(|message| message.contains("17 GB"))
+}
+
 /// The wheel is full, so each verb that would set a delay panics before it changes anything; a holder asks before.
 #[test]
 fn a_verb_that_finds_the_wheel_full_changes_nothing() {
@@ -24,15 +29,18 @@ fn a_verb_that_finds_the_wheel_full_changes_nothing() {
     assert_eq!([1, 5].map(|key| add(&mut machine, key, soon)), [Added::Delayed; 2]); // one block
     assert_eq!(add(&mut machine, 2, How::NOW), Added::Queued);
     let claimed = machine.get(Mode::PLAIN).0.expect("it is queued");
+    assert!(machine.has_room_for_delay());
     MAX_BLOCKS.set(1);
     let counts = machine.counts;
     let replaces = How { conflict: DelayConflict::Replace, ..later };
     let fails = How { failure: Failure::Counted(Some(&*schedule)), ..How::NOW };
     for (key, how) in [(3, later), (1, replaces), (4, fails), (1, fails)] {
         let added = catch_unwind(AssertUnwindSafe(|| add(&mut machine, key, how)));
-        let message = added.expect_err("there is no room");
-        assert!(message.downcast_ref::<String>().is_some_and(|message| message.contains("17 GB")));
+        assert!(says_full(added));
     }
+    let requeue = || machine.requeue(&mut None, claimed, later, End::Done, Mode::PLAIN);
+    let requeued = catch_unwind(AssertUnwindSafe(requeue));
+    assert!(says_full(requeued));
     assert!(!machine.has_room_for_delay());
     assert_eq!((machine.known(), machine.delayed(), machine.failing(), machine.until()), (3, 2, 0, 1));
     assert_eq!(machine.counts, counts);
@@ -42,7 +50,6 @@ fn a_verb_that_finds_the_wheel_full_changes_nothing() {
     assert_eq!((expired.by_answer, expired.has_more, owed.ready()), ([2, 0, 0], false, 2));
     MAX_BLOCKS.set(1000);
     assert_eq!(add(&mut machine, 4, later), Added::Delayed);
-    let _ended = machine.done(&mut None, claimed, End::Done, Mode::PLAIN);
 }
 
 /// A queued number takes 32 bytes beside its places in the table and in the order; a failed or delayed one 24 more; a measured one 32.

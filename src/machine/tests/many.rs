@@ -1,7 +1,7 @@
 //! More keys than fit a block, a chunk or an array: what the lives, with a dozen of keys, do not reach.
 
 use crate::key::{Hash, Retired};
-use crate::machine::{Cancelled, End, Ended, How, Machine, Mode, Owed, Which};
+use crate::machine::{BATCH, Cancelled, End, Ended, Failure, How, Machine, Mode, Owed, Which};
 use crate::order::{AnyOrder, Group};
 use crate::{Added, DelayedAdd};
 use std::collections::BTreeSet;
@@ -168,4 +168,33 @@ fn a_look_is_short() {
             }
         }
     }
+}
+
+/// A call makes a bounded number of steps, whatever it may take out, and uses most of them while there is something to do (P11).
+#[test]
+fn an_expiry_is_short() {
+    let mut machine = Machine::new(AnyOrder::new(false), DelayedAdd::Independent, 0);
+    for key in 0..1000 {
+        let how = How { delay: Some(1000), ..How::NOW };
+        assert_eq!(machine.add(&mut Some(key), hash(key), Group::default(), how, Mode::PLAIN).0, Added::Delayed);
+    }
+    let (mut left, mut calls) = (1000, 0);
+    while left > 0 {
+        let (expired, _) = machine.expire(1000, usize::MAX / 2, Mode::PLAIN);
+        assert!(expired.by_answer[0] <= BATCH);
+        left -= expired.by_answer[0];
+        calls += 1;
+        assert!(calls < 40, "a key takes two steps: {left} are left");
+    }
+    assert_eq!((machine.len(), machine.delayed()), (1000, 0));
+}
+
+/// A record is made for a chunk of slots, so most keys have none.
+#[test]
+fn a_key_without_a_record_has_not_failed() {
+    let mut machine = Machine::new(AnyOrder::new(false), DelayedAdd::Independent, 0);
+    let fails = How { failure: Failure::Counted(None), ..How::NOW };
+    let _added = machine.add(&mut Some(0), hash(0), Group::default(), fails, Mode::PLAIN);
+    (1..1000).for_each(|key| _ = add(&mut machine, key));
+    assert!((0..1000).all(|key| machine.failures(&key, hash(key)) == u32::from(key == 0)));
 }

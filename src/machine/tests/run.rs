@@ -280,6 +280,8 @@ impl Run {
         assert_eq!(owed.what() & !(Owed::GARBAGE | Owed::DIRTY), what, "what is owed");
         if owed.has(Owed::GARBAGE) {
             note("garbage");
+            let Machine { bin, retired, later, .. } = &self.machine;
+            assert!(!bin.is_empty() || !retired.is_empty() || later.garbage() != Owed::NOTHING, "memory that is owed");
             drop(self.machine.take_garbage());
         }
         self.forget_groups();
@@ -515,9 +517,10 @@ impl Run {
         let mut hand = None;
         let mode = self.mode();
         let forgot = self.call(|machine| machine.forget_failures(&mut hand, &Name::new(n), hash(n), mode));
-        if forgot.is_some() {
+        if let Some(owed) = forgot {
             self.external.forget(&n);
             self.reference.forget(n);
+            self.expect_owed(owed, 0, 0);
         }
     }
 
@@ -610,6 +613,8 @@ impl Run {
             assert_eq!(claimed.is_dirty(), reference.is_dirty(key));
             assert_eq!(machine.priority(claimed), reference.held_priority(key));
             assert_eq!(claimed.was_unwinding(), self.unwinding.contains(&key));
+            let failures = if self.schedule.is_some() { reference.num_requeues(key) } else { 0 };
+            assert_eq!((claimed.has_failed(), machine.failures_held(claimed) as usize), (failures > 0, failures));
         }
         let known = reference.all().filter(|key| self.is_to_be_known(*key)).count();
         assert_eq!(
@@ -622,6 +627,8 @@ impl Run {
             let failures = if self.schedule.is_some() { reference.num_requeues(key) } else { 0 };
             assert_eq!(machine.failures(&Name::new(key), hash(key)) as usize, failures, "failures of key {key}");
         }
+        let failing = reference.all().filter(|key| self.schedule.is_some() && reference.num_requeues(*key) > 0);
+        assert_eq!(machine.failing(), failing.count());
         assert!(!machine.keys.has_retired(), "a chunk takes the records of its slots with it at once");
         let first = reference.delayed().first().map(|(_, left, _)| reference.now.saturating_add(*left));
         match (machine.next_deadline(), first) {

@@ -2,6 +2,7 @@
 
 use crate::DelayedAdd;
 use crate::key::Hash;
+use crate::machine::durations::Durations;
 use crate::machine::{End, How, Machine, MaybeNanos, Mode};
 use crate::order::{AnyOrder, Group};
 
@@ -84,6 +85,19 @@ fn a_measured_key_stands_for_those_before_it() {
     let durations = &mut machine.times().unwrap().durations;
     let waited: Vec<u128> = durations.waited().map(|(_, waited)| waited.sum().as_nanos()).collect();
     assert_eq!(waited, [1000 + 1100 + 2 * 1300 + 4 * 1700]);
+}
+
+/// Unmeasured keys behind the last measured one count as that one, and those before the first one wait for it.
+#[test]
+fn a_measured_key_stands_for_those_behind_the_last() {
+    let mut durations = Durations::default();
+    let steps = [(None, 0, 0), (Some(5), 2, 10), (None, 3, 15), (Some(7), 4, 22), (None, 5, 29), (None, 6, 36)];
+    for (nanos, count, sum) in steps {
+        durations.note_worked(nanos.map_or(MaybeNanos::UNKNOWN, MaybeNanos::new));
+        let worked = durations.worked();
+        assert_eq!((worked.count(), worked.sum().as_nanos()), (count, sum), "after {nanos:?}");
+    }
+    assert!(MaybeNanos::new(u64::MAX).known().is_some(), "the longest time is not the mark of an unknown one");
 }
 
 /// An unmeasured key gets the time at which the next measured key starts, or at which a call asks.

@@ -1,8 +1,8 @@
 //! Lists of keys, and what is taken out by them: `inspect`, `take_where`, and the stop of workers.
 
-use super::{Run, note, sorted};
+use super::{Run, hash, note, sorted};
 use crate::DelayConflict;
-use crate::machine::tests::reference::key::{Fault, Key, strike};
+use crate::machine::tests::reference::key::{Fault, Key, Name, strike};
 use crate::machine::tests::reference::op::{How, Span};
 use crate::machine::tests::reference::queue::NEVER;
 use crate::machine::{End, Machine, Seen, View, Which};
@@ -32,6 +32,20 @@ impl Run {
         };
         let held = self.held.iter().map(|claimed| (claimed.key().number(), claimed.slot())).collect();
         assert_eq!(sorted(processing.into_iter().map(|(key, slot)| (key.number(), slot)).collect()), sorted(held));
+
+        let Some(all) = self.see(Which::All, |view| {
+            let started_at = if view.is_processing() { view.started_at() } else { None };
+            (view.key().number(), view.seen().is_delayed(), view.queued_at(), started_at)
+        }) else {
+            return;
+        };
+        for (key, is_delayed, queued_at, started_at) in all {
+            assert_eq!(is_delayed, self.reference.is_delayed(key).0);
+            let entry = self.machine.keys.find(&Name::new(key), hash(key)).expect("it was seen");
+            assert_eq!(queued_at, self.machine.queued_at(entry));
+            let started = self.held.iter().any(|claimed| claimed.key().number() == key);
+            assert_eq!(started_at, if started { self.machine.started_at(entry) } else { None });
+        }
 
         let Some(delayed) = self.see(Which::Delayed, |view| (view.key().clone(), view.delay())) else { return };
         let delayed = delayed.into_iter().map(|(key, delay)| {
