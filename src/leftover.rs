@@ -52,6 +52,11 @@ pub struct Leftover<K> {
 }
 
 impl<K> Leftover<K> {
+    #[cfg(feature = "serde")]
+    fn nothing() -> Self {
+        Self { queued: Vec::new(), processing: Vec::new(), delayed: Vec::new(), refused: Vec::new() }
+    }
+
     /// Whether no key was left: each accepted key was handed out and needs no further run, or it was given up.
     ///
     /// # Examples

@@ -258,7 +258,7 @@ impl<T: Copy> Line<T> {
         last.map_or(self.base, |last| last.base + u64::from(self.tail))
     }
 
-    /// The next push, and those before it that want a stamp too, have the time of the next [`stamp`](Order::stamp).
+    /// The next push, and those before it that want a stamp too, have the time of the next [`stamp`](Self::stamp).
     pub(super) fn want_stamp(&mut self) {
         let next = self.pushed();
         self.unstamped.get_or_insert(next);

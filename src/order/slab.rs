@@ -36,8 +36,8 @@ impl<V: Default, const CHUNK: usize> Slab<V, CHUNK> {
     /// The number of values that are lent.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
-        let lent = |chunk: &Chunk<V, CHUNK>| CHUNK - chunk.vacant.count_ones() as usize;
-        self.chunks.iter().flatten().map(lent).sum::<usize>() - usize::from(self.last != NONE)
+        let lent = self.chunks.iter().flatten().map(|chunk| CHUNK - chunk.vacant.count_ones() as usize);
+        lent.sum::<usize>() - usize::from(self.last != NONE)
     }
 
     /// Lends a value, which is as its last user has left it.
