@@ -179,7 +179,8 @@
 //!
 //! Upheld by `src/shared/getters.rs` and `src/shared/get.rs`, with the list of waiters in `src/wait.rs`. W4: `src/shared/section.rs`, and
 //! the hand and the garbage of `src/machine/mod.rs`. W5: `src/shared/driver.rs`. W6: `src/shared/reports.rs`. W7:
-//! `src/shared/stand_in.rs`. I7: `src/shared/life_cycle.rs`. I8: `src/shared/driver.rs`, with `until` of `src/machine/expire.rs` and the states in `src/time/driver.rs`.
+//! `src/shared/stand_in.rs`. I7: `src/shared/life_cycle.rs`. I8: `src/shared/driver.rs`, with `until` of `src/machine/expire.rs` and the
+//! states in `src/time/driver.rs`.
 //!
 //! * **W1** A getter goes on the list of waiters, and after that visits each shard under its lock; it parks only if each was empty.
 //!   Shown by the models `n_adds_wake_n_getters` and `a_push_meets_a_sleeper_in_each_shard`.
@@ -195,8 +196,9 @@
 //!   `observer_is_called_without_the_lock` and `watchers_are_woken_and_dropped_without_the_lock`.
 //! * **W5** A task that has passed by a busy shard is woken at most 100 µs later. Before its poll returns, it asks the driver, or wakes
 //!   itself. While a task has asked, the driver starts, runs, or is parked no longer than until it has to wake the task. If the driver
-//!   cannot be started, and no thread stands in for it (W7), the task is woken at once. Shown by the models `a_task_that_passes_by_a_busy_shard_is_woken`,
-//!   `a_second_task_that_passes_by_is_woken` and `a_task_that_passes_by_a_busy_shard_learns_of_the_shut_down`.
+//!   cannot be started, and no thread stands in for it (W7), the task is woken at once. Shown by the models
+//!   `a_task_that_passes_by_a_busy_shard_is_woken`, `a_second_task_that_passes_by_is_woken` and
+//!   `a_task_that_passes_by_a_busy_shard_learns_of_the_shut_down`.
 //! * **W6** In a queue whose observer has an interval, a report is scheduled while a key is queued, processing or delayed; or the add of
 //!   such a key has not returned, and will schedule it. A report *first* schedules none, and *then* reads the numbers of each shard under
 //!   its lock. If keys are left, it schedules the next one. An add looks whether a report is scheduled *after* its critical section. A

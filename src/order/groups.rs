@@ -22,18 +22,21 @@
 
 use super::bits::Bits;
 use super::choice::Choice;
-use super::lanes::{Known, Lane, Lanes, Queued, Seat};
+use super::lanes::{Index, Lane, Lanes, Queued, Seat};
 use super::list::List;
 use super::seats::Level;
 use super::slab::Slab;
 use super::stamps::{Stamps, stamp_of_push};
 use super::table::Table;
 use super::{Bin, FIRSTS, Garbage, Group, NONE, Place, Pushed, level_of, priority_of, visit};
+use std::collections::BTreeMap;
 
 pub(crate) struct Groups<T> {
     pub(super) table: Table,
     pub(super) lanes: Lanes,
     pub(super) keys: Slab<Queued<T>, 64>,
+    /// Of groups with many lanes, by number.
+    indexes: BTreeMap<u32, Index>,
     pub(super) levels: Box<[Level; 256]>,
     pub(super) choice: Choice,
     /// Lanes that give the next keys, before all levels.
@@ -60,8 +63,8 @@ pub(crate) struct Groups<T> {
 
 /// Of this number of hand-outs of a level, one goes to an old lane.
 const TURNS: u8 = 16;
-/// A group with more lanes has an index of them; with half as many it has none.
-const INDEXED: u16 = if cfg!(test) { 4 } else { 16 };
+/// A group with more lanes beside its home has an index of all; with half as many it has none.
+const INDEXED: u8 = if cfg!(test) { 4 } else { 16 };
 
 impl<T: Copy> Groups<T> {
     /// `limit`: of processing keys of one group.
@@ -70,6 +73,7 @@ impl<T: Copy> Groups<T> {
             table: Table::new(),
             lanes: Slab::default(),
             keys: Slab::default(),
+            indexes: BTreeMap::new(),
             levels: Box::new([Level::EMPTY; 256]),
             choice: Choice::new(strict),
             owed: List::EMPTY,
@@ -99,13 +103,13 @@ impl<T: Copy> Groups<T> {
 
     /// A group, and the number of its hand-outs since it is known.
     pub(crate) fn group(&self, group: u32) -> (Group, u64) {
-        let known = &self.lanes[group].known;
-        (Group { hash: known.hash, weight: known.weight }, known.handed_out)
+        let home = &self.lanes[group];
+        (Group { hash: home.hash, weight: home.weight }, home.handed_out)
     }
 
     #[inline]
     pub(super) fn is_full(&self, group: u32) -> bool {
-        self.limit < u32::MAX && self.lanes[group].known.processing >= self.limit
+        self.limit < u32::MAX && self.lanes[group].processing >= self.limit
     }
 
     /// The numbers of the lanes of a group.
@@ -119,7 +123,8 @@ impl<T: Copy> Groups<T> {
 
     #[inline]
     fn find_lane(&self, group: u32, level: u8) -> Option<u32> {
-        match &self.lanes[group].known.index {
+        let may_have_index = self.lanes[group].others > INDEXED / 2;
+        match may_have_index.then(|| self.indexes.get(&group)).flatten() {
             Some(index) => Some(index[usize::from(level)]).filter(|number| *number != NONE),
             None => self.lanes_of(group).find(|number| self.lanes[*number].level == level),
         }
@@ -127,17 +132,18 @@ impl<T: Copy> Groups<T> {
 
     fn make_lane(&mut self, group: u32, level: u8) -> u32 {
         let (home, mut number) = (&mut self.lanes[group], group);
-        home.known.lanes += 1;
         if home.seat == Seat::Nowhere {
             // Without a credit: what it is due is not kept, as it was of the level that had this lane before.
             (home.level, home.credit) = (level, 0);
         } else {
             number = self.lanes.lend();
-            let sibling = std::mem::replace(&mut self.lanes[group].sibling, number);
-            self.lanes[number] = Lane::new(group, level, sibling, Known::default());
+            let home = &mut self.lanes[group];
+            home.others += 1;
+            let sibling = std::mem::replace(&mut home.sibling, number);
+            self.lanes[number] = Lane::new(group, level, sibling);
         }
-        let known = &self.lanes[group].known;
-        if known.lanes > INDEXED || known.index.is_some() {
+        let others = self.lanes[group].others;
+        if others > INDEXED || others > INDEXED / 2 && self.indexes.contains_key(&group) {
             self.index(group, level, number);
         }
         number
@@ -146,29 +152,30 @@ impl<T: Copy> Groups<T> {
     /// Puts a lane of a group with many into their index.
     #[cold]
     fn index(&mut self, group: u32, level: u8, number: u32) {
-        let mut index = self.lanes[group].known.index.take().unwrap_or_else(|| {
+        let mut index = self.indexes.remove(&group).unwrap_or_else(|| {
             let mut index = Box::new([NONE; 256]);
             self.lanes_of(group).for_each(|number| index[usize::from(self.lanes[number].level)] = number);
             index
         });
         index[usize::from(level)] = number;
-        self.lanes[group].known.index = Some(index);
+        self.indexes.insert(group, index);
     }
 
     /// Forgets a lane, which is in no list.
     pub(super) fn forget_lane(&mut self, number: u32, bin: &mut Bin<T>) {
-        let &Lane { group, sibling, level, .. } = &self.lanes[number];
-        let known = &mut self.lanes[group].known;
-        known.lanes -= 1;
-        if let Some(index) = &mut known.index {
-            index[usize::from(level)] = NONE;
-        }
-        if known.lanes <= INDEXED / 2 {
-            bin.add(known.index.take().map(Garbage::Index));
+        let lane = &self.lanes[number];
+        let (&Lane { sibling, level, .. }, group) = (lane, lane.home(number));
+        let others = self.lanes[group].others;
+        if others > INDEXED / 2 {
+            self.indexes.get_mut(&group).into_iter().for_each(|index| index[usize::from(level)] = NONE);
         }
         if number == group {
             self.lanes[number].seat = Seat::Nowhere;
         } else {
+            self.lanes[group].others -= 1;
+            if others - 1 == INDEXED / 2 {
+                bin.add(self.indexes.remove(&group).map(Garbage::Index));
+            }
             let mut before = group;
             while self.lanes[before].sibling != number {
                 visit();
@@ -182,8 +189,8 @@ impl<T: Copy> Groups<T> {
 
     #[inline]
     fn forget_if_unused(&mut self, group: u32, bin: &mut Bin<T>) {
-        let known = &self.lanes[group].known;
-        if known.keys == 0 && known.lanes == 0 {
+        let home = &self.lanes[group];
+        if home.known == 0 && home.others == 0 && home.seat == Seat::Nowhere {
             self.table.remove(group, &mut self.lanes, bin);
         }
     }
@@ -191,7 +198,7 @@ impl<T: Copy> Groups<T> {
     /// The lane that gives the next key, and its seat.
     #[inline]
     fn next_lane(&mut self) -> Option<(u32, Seat)> {
-        if self.owed.len > 0 {
+        if !self.owed.is_empty() {
             self.choice.count_owed();
             return Some((self.owed.first, Seat::Owed));
         }
@@ -232,19 +239,19 @@ impl<T: Copy> Groups<T> {
     #[inline(never)]
     pub(super) fn enter(&mut self, group: Group) -> u32 {
         let number = self.table.find_or_make(group, &mut self.lanes);
-        let known = &mut self.lanes[number].known;
-        if known.keys == 0 {
-            (known.weight, known.handed_out) = (group.weight.max(1), 0); // it may have been kept without keys
+        let home = &mut self.lanes[number];
+        if home.known == 0 {
+            (home.weight, home.handed_out) = (group.weight.max(1), 0); // it may have been kept without keys
         }
-        known.keys += 1;
+        home.known += 1;
         number
     }
 
     #[inline(never)]
     pub(super) fn leave(&mut self, group: u32, bin: &mut Bin<T>) {
-        let known = &mut self.lanes[group].known;
-        known.keys -= 1;
-        if known.keys == 0 {
+        let home = &mut self.lanes[group];
+        home.known -= 1;
+        if home.known == 0 {
             self.forget_if_unused(group, bin);
             bin.add(self.lanes.surplus().map(Garbage::Lanes));
         }
@@ -262,9 +269,9 @@ impl<T: Copy> Groups<T> {
         }
         let list = &mut self.lanes[lane].keys;
         let links = list.insert(position, false, &mut self.keys);
-        let is_first = list.len == 1;
+        let is_first = list.first == position;
         self.keys[position] = Queued { key: Some(key), push: self.pushes, links };
-        self.lanes[group].known.queued += 1;
+        self.lanes[group].queued += 1;
         self.levels[usize::from(level)].len += 1;
         self.blocked += usize::from(is_full);
         if is_first {
@@ -283,16 +290,16 @@ impl<T: Copy> Groups<T> {
             self.stamps.note_pop();
         }
         let lane = &mut self.lanes[number];
-        let (index, group, due, is_empty) = (lane.level, lane.group, lane.due, lane.keys.len == 0);
+        let (index, group, due, is_empty) = (lane.level, lane.home(number), lane.due, lane.keys.is_empty());
         lane.passes = 0;
         lane.credit -= 1;
         let turn_is_over = lane.credit == 0 || from == Seat::Owed;
-        let known = &mut self.lanes[group].known;
-        known.queued -= 1;
-        known.handed_out += 1;
-        known.processing += u32::from(self.limit < u32::MAX);
-        let is_full = self.limit < u32::MAX && known.processing == self.limit;
-        let queued = known.queued as usize;
+        let home = &mut self.lanes[group];
+        home.queued -= 1;
+        home.handed_out += 1;
+        home.processing += u32::from(self.limit < u32::MAX);
+        let is_full = self.limit < u32::MAX && home.processing == self.limit;
+        let queued = home.queued as usize;
         let level = &mut self.levels[usize::from(index)];
         if from == Seat::New {
             level.pass(due);
@@ -315,9 +322,9 @@ impl<T: Copy> Groups<T> {
         let level = level_of(place.priority);
         let number = self.find_lane(place.group, level).expect("the key is queued here");
         let _key = self.take(number, place.position);
-        self.lanes[place.group].known.queued -= 1;
+        self.lanes[place.group].queued -= 1;
         self.blocked -= usize::from(self.is_full(place.group));
-        if self.lanes[number].keys.len == 0 {
+        if self.lanes[number].keys.is_empty() {
             self.seat(number, false);
         }
         self.tidy(level, bin);
@@ -330,9 +337,9 @@ impl<T: Copy> Groups<T> {
             return false;
         }
         let was_full = self.is_full(group);
-        let known = &mut self.lanes[group].known;
-        known.processing -= 1;
-        let queued = known.queued as usize;
+        let home = &mut self.lanes[group];
+        home.processing -= 1;
+        let queued = home.queued as usize;
         if was_full {
             self.blocked -= queued;
             self.has_room(group);

@@ -1,7 +1,7 @@
 //! What is kept for a group, for the lanes of a group, and for the keys of a lane.
 //!
 //! ```text
-//!   Lane (HIGH), Known  ──▶  Lane (LOW)  ──▶  Lane (NORMAL)      through `sibling`
+//!   Lane (HIGH), home   ──▶  Lane (LOW)  ──▶  Lane (NORMAL)      through `sibling`
 //!     │                        │                │
 //!   key ⇄ key                key              key ⇄ key ⇄ key    a `List`
 //! ```
@@ -20,37 +20,11 @@ pub(super) type LanesChunk = Box<Chunk<Lane, 64>>;
 /// The lanes of a group by level, or `NONE`.
 pub(super) type Index = Box<[u32; 256]>;
 
-/// What is known of a group, as long as a key of it is known, or it has a lane.
-pub(super) struct Known {
-    pub(super) hash: u64,
-    /// Since it is known.
-    pub(super) handed_out: u64,
-    /// The next in its bucket, or `NONE`.
-    pub(super) next: u32,
-    /// Keys that are known: queued, processing or delayed.
-    pub(super) keys: u32,
-    /// Counted with a limit only.
-    pub(super) processing: u32,
-    pub(super) queued: u32,
-    /// Keys in a turn.
-    pub(super) weight: u16,
-    /// The number of its lanes, and where each is if they are many. A home that is [`Nowhere`](Seat::Nowhere) is not one of them.
-    pub(super) lanes: u16,
-    pub(super) index: Option<Index>,
-}
-
-impl Default for Known {
-    fn default() -> Self {
-        let (hash, handed_out, keys, processing, queued, weight, lanes) = (0, 0, 0, 0, 0, 0, 0);
-        Self { hash, handed_out, next: NONE, keys, processing, queued, weight, lanes, index: None }
-    }
-}
-
-/// The queued keys of one group in one level.
+/// The queued keys of one group in one level: 64 bytes.
 pub(super) struct Lane {
     pub(super) keys: List,
-    /// The home.
-    pub(super) group: u32,
+    /// Of a home, the next one in its bucket, or `NONE`. Of another lane, its home.
+    pub(super) next: u32,
     /// The next lane of the same group, or `NONE`.
     pub(super) sibling: u32,
     pub(super) links: Links,
@@ -62,20 +36,55 @@ pub(super) struct Lane {
     pub(super) passes: u8,
     pub(super) level: u8,
     pub(super) seat: Seat,
-    /// Used in the home.
-    pub(super) known: Known,
+    // What is known of the group, as long as a key of it is known, or it has a lane. Used in the home.
+    pub(super) hash: u64,
+    /// Since it is known.
+    pub(super) handed_out: u64,
+    /// Keys that are known: queued, processing or delayed.
+    pub(super) known: u32,
+    /// Counted with a limit only.
+    pub(super) processing: u32,
+    pub(super) queued: u32,
+    /// Keys in a turn. 0 in a lane that is no home.
+    pub(super) weight: u16,
+    /// The number of its lanes beside the home.
+    pub(super) others: u8,
 }
 
 impl Default for Lane {
     fn default() -> Self {
-        Self::new(NONE, 0, NONE, Known::default())
+        Self::NEW
     }
 }
 
 impl Lane {
-    pub(super) fn new(group: u32, level: u8, sibling: u32, known: Known) -> Self {
-        let (keys, links, seat) = (List::EMPTY, (NONE, NONE), Seat::Nowhere);
-        Self { keys, group, sibling, links, due: 0, credit: 0, passes: 0, level, seat, known }
+    const NEW: Self = Self {
+        keys: List::EMPTY,
+        next: NONE,
+        sibling: NONE,
+        links: (NONE, NONE),
+        due: 0,
+        credit: 0,
+        passes: 0,
+        level: 0,
+        seat: Seat::Nowhere,
+        hash: 0,
+        handed_out: 0,
+        known: 0,
+        processing: 0,
+        queued: 0,
+        weight: 0,
+        others: 0,
+    };
+
+    pub(super) fn new(next: u32, level: u8, sibling: u32) -> Self {
+        Self { next, level, sibling, ..Self::NEW }
+    }
+
+    /// The group of the lane with this number.
+    #[inline]
+    pub(super) fn home(&self, number: u32) -> u32 {
+        if self.weight > 0 { number } else { self.next }
     }
 }
 

@@ -20,11 +20,15 @@ pub(super) trait Linked {
 pub(super) struct List {
     pub(super) first: u32,
     last: u32,
-    pub(super) len: u32,
 }
 
 impl List {
-    pub(super) const EMPTY: Self = Self { first: NONE, last: NONE, len: 0 };
+    pub(super) const EMPTY: Self = Self { first: NONE, last: NONE };
+
+    #[inline]
+    pub(super) fn is_empty(self) -> bool {
+        self.first == NONE
+    }
 
     /// Puts a value at the end, or first. Returns its links, for the value.
     #[inline]
@@ -37,7 +41,6 @@ impl List {
         let (prev, next) = if is_first { (NONE, self.first) } else { (self.last, NONE) };
         *self.next_of(prev, slab) = number;
         *self.prev_of(next, slab) = number;
-        self.len += 1;
         (prev, next)
     }
 
@@ -46,7 +49,6 @@ impl List {
     pub(super) fn remove<V: Linked, const N: usize>(&mut self, (prev, next): Links, slab: &mut Slab<V, N>) {
         *self.next_of(prev, slab) = next;
         *self.prev_of(next, slab) = prev;
-        self.len -= 1;
     }
 
     #[inline]

@@ -20,8 +20,9 @@ const SOME: usize = 64;
 const PASSES: u8 = 63;
 
 pub(super) struct Level {
-    /// By [`Seat`].
+    /// By [`Seat`]; and how many lanes each has.
     pub(super) lists: [List; Seat::Nowhere as usize + 1],
+    lens: [u32; Seat::Nowhere as usize + 1],
     /// Queued keys.
     pub(super) len: u32,
     /// Turns of old lanes, which wrap around.
@@ -36,6 +37,7 @@ pub(super) struct Level {
 impl Level {
     pub(super) const EMPTY: Self = Self {
         lists: [List::EMPTY; Seat::Nowhere as usize + 1],
+        lens: [0; Seat::Nowhere as usize + 1],
         len: 0,
         turns: 0,
         tickets: 0,
@@ -45,7 +47,7 @@ impl Level {
 
     #[inline]
     pub(super) fn len_of(&self, seat: Seat) -> u32 {
-        self.lists[seat as usize].len
+        self.lens[seat as usize]
     }
 
     /// The turn of a new lane begins, or goes on.
@@ -88,14 +90,15 @@ fn is_before(number: u32, other: u32) -> bool {
 impl<T: Copy> Groups<T> {
     /// Puts a lane where it belongs. `turn_is_over`: it has given as many keys as it may.
     pub(super) fn seat(&mut self, number: u32, turn_is_over: bool) {
-        let &Lane { seat: was, group, level: index, credit, passes, due, keys, .. } = &self.lanes[number];
+        let lane = &self.lanes[number];
+        let (&Lane { seat: was, level: index, credit, passes, due, keys, .. }, group) = (lane, lane.home(number));
         let (is_full, was_full) = (self.is_full(group), was.is_held());
         let level = &mut self.levels[usize::from(index)];
         // It was new when it was parked.
         let was_new = was_full && credit == WAS_NEW;
         let is_due = if was_new { level.is_first(due, &self.lanes) } else { !is_before(level.turns, due) };
         let seat = match was {
-            _ if keys.len == 0 => Seat::Idle,
+            _ if keys.is_empty() => Seat::Idle,
             _ if is_full && was_full => was,
             _ if is_full && passes > 0 => Seat::Passed,
             _ if is_full => Seat::Parked,
@@ -128,7 +131,7 @@ impl<T: Copy> Groups<T> {
             }
         };
         let credit = match was {
-            _ if !seat.is_held() => self.lanes[group].known.weight,
+            _ if !seat.is_held() => self.lanes[group].weight,
             Seat::Idle | Seat::Nowhere => LATE,
             Seat::New if credit > 0 => WAS_NEW,
             _ => credit, // 0: it has filled its group itself; or more: it was to have its turn
@@ -145,9 +148,11 @@ impl<T: Copy> Groups<T> {
         if was != Seat::Nowhere {
             let list = if was == Seat::Owed { &mut self.owed } else { &mut level.lists[was as usize] };
             list.remove(links, &mut self.lanes);
+            level.lens[was as usize] -= 1;
         }
         let list = if seat == Seat::Owed { &mut self.owed } else { &mut level.lists[seat as usize] };
         let links = list.insert(number, goes_first, &mut self.lanes);
+        level.lens[seat as usize] += 1;
         if was.is_held() || seat.is_held() {
             self.choice.held.put(index, level.held() > 0);
         }
@@ -210,9 +215,9 @@ impl<T: Copy> Groups<T> {
             return None;
         }
         let level = &self.levels[usize::from(index)];
-        let idle = level.lists[Seat::Idle as usize];
-        if idle.len > KEEP && (idle.len > KEEP + 2 * level.waiting() || self.due_idle(index.into()).is_some()) {
-            return Some(idle.first);
+        let idle = level.len_of(Seat::Idle);
+        if idle > KEEP && (idle > KEEP + 2 * level.waiting() || self.due_idle(index.into()).is_some()) {
+            return Some(level.lists[Seat::Idle as usize].first);
         }
         let quiet = self.with_idle.top_without(&self.choice.ready, &self.choice.held)?;
         Some(self.levels[usize::from(quiet)].lists[Seat::Idle as usize].first)
@@ -243,9 +248,11 @@ impl<T: Copy> Groups<T> {
     }
 
     fn forget_idle(&mut self, number: u32, bin: &mut Bin<T>) {
-        let &Lane { level, links, .. } = &self.lanes[number];
-        self.levels[usize::from(level)].lists[Seat::Idle as usize].remove(links, &mut self.lanes);
-        self.note_idle(level, 0, 1);
+        let &Lane { level: index, links, .. } = &self.lanes[number];
+        let level = &mut self.levels[usize::from(index)];
+        level.lists[Seat::Idle as usize].remove(links, &mut self.lanes);
+        level.lens[Seat::Idle as usize] -= 1;
+        self.note_idle(index, 0, 1);
         self.forget_lane(number, bin);
     }
 }

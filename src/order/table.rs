@@ -1,7 +1,7 @@
 //! The groups by their hashes.
 //!
 //! ```text
-//!   bucket   0       1       2   …   len - 1          a bucket: the first group of a chain through `Known::next`
+//!   bucket   0       1       2   …   len - 1          a bucket: the first group of a chain through `Lane::next`
 //!            │               │
 //!            ▼               ▼                        a hash is at its lower bits: as many as cover `len`, or one less if that
 //!          group ─ group   group                      bucket is not there yet
@@ -10,7 +10,7 @@
 //! Linear hashing (Litwin, 1980): a new group splits at most one bucket, and a group that goes merges at most four. So nothing is moved at
 //! once, and the memory of the buckets follows the number of groups.
 
-use super::lanes::{Known, Lane, Lanes};
+use super::lanes::{Lane, Lanes};
 use super::{Bin, Garbage, Group, NONE, visit};
 
 pub(super) type Segment = Box<[u32; SEGMENT]>;
@@ -56,15 +56,15 @@ impl Table {
         let mut number = *bucket;
         while number != NONE {
             visit();
-            let known = &lanes[number].known;
-            if known.hash == group.hash {
+            let home = &lanes[number];
+            if home.hash == group.hash {
                 return number;
             }
-            number = known.next;
+            number = lanes[number].next;
         }
         let number = lanes.lend();
         let next = std::mem::replace(bucket, number);
-        lanes[number] = Lane::new(number, 0, NONE, Known { hash: group.hash, next, ..Known::default() });
+        lanes[number] = Lane { hash: group.hash, weight: 1, ..Lane::new(next, 0, NONE) };
         self.groups += 1;
         if 2 * self.groups > self.len {
             self.split(lanes);
@@ -74,11 +74,11 @@ impl Table {
 
     /// A group is not known any more.
     pub(super) fn remove<T>(&mut self, number: u32, lanes: &mut Lanes, bin: &mut Bin<T>) {
-        let Known { hash, next, .. } = lanes[number].known;
+        let (hash, next) = (lanes[number].hash, lanes[number].next);
         let mut link = self.bucket(hash);
         while *link != number {
             let before = *link;
-            link = &mut lanes[before].known.next;
+            link = &mut lanes[before].next;
         }
         *link = next;
         lanes.give_back(number);
@@ -111,9 +111,9 @@ impl Table {
         let mut number = std::mem::replace(self.at(bucket), NONE);
         while number != NONE {
             visit();
-            let known = &mut lanes[number].known;
-            let first = std::mem::replace(self.bucket(known.hash), number);
-            number = std::mem::replace(&mut known.next, first);
+            let lane = &mut lanes[number];
+            let first = std::mem::replace(self.bucket(lane.hash), number);
+            number = std::mem::replace(&mut lane.next, first);
         }
     }
 
