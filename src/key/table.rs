@@ -90,17 +90,15 @@ impl<K> Table<K> {
     #[inline]
     pub(crate) fn find<Q: Equivalent<K> + ?Sized>(&self, key: &Q, hash: Hash) -> Option<EntryRef<K>> {
         if self.left > 0 {
-            let (buckets, at) = self.buckets_while_moving(hash);
-            return Self::find_in(buckets, at, key, hash);
+            return self.find_while_moving(key, hash);
         }
         if self.buckets.len() == 0 { None } else { Self::find_in(&self.buckets, self.buckets.at(hash), key, hash) }
     }
 
-    /// Is not given the key: so the caller may have the key in a register.
     #[cold]
-    #[inline(never)]
-    fn buckets_while_moving(&self, hash: Hash) -> (&Buckets<K>, usize) {
-        self.buckets_for(hash)
+    fn find_while_moving<Q: Equivalent<K> + ?Sized>(&self, key: &Q, hash: Hash) -> Option<EntryRef<K>> {
+        let (buckets, at) = self.buckets_for(hash);
+        Self::find_in(buckets, at, key, hash)
     }
 
     #[inline]
