@@ -115,8 +115,8 @@ struct Replay {
 enum Open {
     /// The number of keys that it has got, or has to take.
     Count(usize),
-    /// Of a `take_where`: the keys that were queued when it looked, with the numbers of their pushes; and those that have been delayed since
-    /// then.
+    /// Of a `take_where` or `take_delayed`: the keys that were queued when it looked, with the numbers of their pushes; and those that have
+    /// been delayed since then.
     Where(Vec<(u8, u64)>, Vec<u8>),
 }
 
@@ -379,20 +379,22 @@ impl Replay {
                     due.into_iter().for_each(|(key, ..)| _ = reference.drop_delay(key));
                 }
             }
+            // The same, of delays.
             Call::TakeDelayed(taken) => {
-                let delayed = reference.delayed();
-                match (self.open.remove(&id), before) {
-                    (_, 0) => _ = self.open.insert(id, Open::Count(delayed.len())),
-                    (Some(Open::Count(count)), _) if count > 0 => {
-                        let here: Vec<_> = taken.iter().filter(|(key, ..)| shard.is_here(*key)).collect();
-                        expect(&here.len(), &count.min(delayed.len()))?;
-                        for delay in here {
-                            expect(&delayed.contains(delay), &true)
-                                .map_err(|_| format!("{delay:?} is none of {delayed:?}"))?;
-                            reference.drop_delay(delay.0);
-                        }
-                    }
-                    _ => {}
+                if before == 0 {
+                    let found = reference.delayed().into_iter().map(|(key, ..)| key);
+                    self.open.insert(id, Open::Where(Vec::new(), found.collect()));
+                }
+                if is_last {
+                    let Some(Open::Where(_, found)) = self.open.remove(&id) else {
+                        return Err("it has begun".into());
+                    };
+                    let due: Vec<_> = reference.delayed().into_iter().filter(|(key, ..)| found.contains(key)).collect();
+                    expect(
+                        &sorted(taken.iter().copied().filter(|(key, ..)| shard.is_here(*key))),
+                        &sorted(due.clone()),
+                    )?;
+                    due.into_iter().for_each(|(key, ..)| _ = reference.drop_delay(key));
                 }
             }
             Call::ProcessingKeys(keys) if before == 1 => expect(&sorted(shard.here(keys)), &reference.processing())?,
