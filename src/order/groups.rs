@@ -69,12 +69,15 @@ const INDEXED: u8 = if cfg!(test) { 4 } else { 16 };
 impl<T: Copy> Groups<T> {
     /// `limit`: of processing keys of one group.
     pub(crate) fn new(limit: Option<u32>, strict: bool) -> Self {
+        // Filled in place: they are 32 KB, too much for a small stack.
+        let levels: Box<[_]> = (0..256).map(|_| Level::EMPTY).collect();
+        let Ok(levels) = levels.try_into() else { unreachable!() };
         Self {
             table: Table::new(),
             lanes: Slab::default(),
             keys: Slab::default(),
             indexes: BTreeMap::new(),
-            levels: Box::new([Level::EMPTY; 256]),
+            levels,
             choice: Choice::new(strict),
             owed: List::EMPTY,
             idle: 0,
