@@ -1,17 +1,25 @@
 #!/usr/bin/env bash
-# The README's test command; the tests that need a feature that is off by default; the tests once more in release, where threads
-# contend more often and debug assertions are off; and the tests that need no feature. `ci/test.sh --quick`: the README's command alone.
-# `--ignored`: what is too large for each change.
+# The README's test command; the tests that need a feature that is off by default; and the tests once more in release, where threads
+# contend more often and debug assertions are off. `ci/test.sh --quick`: the README's command alone. `--bare`: the tests that need no
+# feature, without any. `--ignored`: what is too large for each change.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # A time limit, because a lost wake-up makes a test hang. (macOS has no command `timeout`, and that of Windows is another program.)
 limited() {
     if timeout --version >/dev/null 2>&1; then timeout 900 "$@"; else "$@"; fi
 }
-if [ "${1:-}" = --ignored ]; then
-    limited cargo test --locked --release --test groups -- --ignored --nocapture # ten million groups: a minute, and 2 GB
-    exit
-fi
+case "${1:-}" in
+    --ignored)
+        limited cargo test --locked --release --test groups -- --ignored --nocapture # ten million groups: a minute, and 2 GB
+        exit
+        ;;
+    --bare)
+        # (-p: the others of the root's packages ask for the default features.)
+        limited cargo test --locked -p keyqueue --no-default-features --lib --test limits --test limiters_in_use --test traces \
+            --test metric_traces --test queue --test shards --test against_reference --test workers
+        exit
+        ;;
+esac
 limited cargo test
 [ "${1:-}" != --quick ] || exit 0
 limited cargo test --locked -p reconcile --all-features # the dashboard shows what the example serves
@@ -22,6 +30,3 @@ limited cargo test --locked -p keyqueue --all-features --doc
 limited cargo test --locked --release --lib --test queue --test client_go --test traces --test metric_traces --test stress \
     --test memory --test wheel --test limits --test backoff --test workers --test worker_panics --test observers --test wait_idle \
     --test delays_driver --test delays_large --test delays_stress --test idle --test priorities --test groups
-# (-p: the others of the root's packages ask for the default features.)
-limited cargo test --locked -p keyqueue --no-default-features --lib --test limits --test limiters_in_use --test traces --test metric_traces \
-    --test queue --test shards --test against_reference --test workers
