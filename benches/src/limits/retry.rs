@@ -48,7 +48,7 @@ impl Retry for RetryOurs {
     }
 }
 
-impl<Q: Manual<u64>> Retry for RetryRival<Q> {
+impl<Q: Manual> Retry for RetryRival<Q> {
     fn make() -> Self {
         Self { queue: Q::make(), limiter: Limiter::make() }
     }

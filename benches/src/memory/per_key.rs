@@ -47,15 +47,15 @@ fn queued<K: Key>(keys: u64) -> Vec<(&'static str, isize)> {
 }
 
 fn delayed(keys: u64) -> Vec<(&'static str, isize)> {
-    fn one<Q: DelaySubject<u64>>(keys: u64) -> (&'static str, isize) {
+    fn one<Q: DelaySubject>(keys: u64) -> (&'static str, isize) {
         (Q::NAME, live_bytes(|| filled::<Q>(keys)))
     }
     vec![
         one::<Ours<u64>>(keys),
-        one::<HeapQueue<u64>>(keys),
-        one::<TaskQueue<u64>>(keys),
-        one::<WheelTimer<u64>>(keys),
+        one::<HeapQueue>(keys),
+        one::<TaskQueue>(keys),
+        one::<WheelTimer>(keys),
         #[cfg(feature = "kube")]
-        one::<crate::delays::KubeTask<u64>>(keys),
+        one::<crate::delays::KubeTask>(keys),
     ]
 }
