@@ -21,6 +21,7 @@ pub use self::wheel::{ManualWheel, WheelTimer};
 
 use crate::workload::{Run, Workload};
 use crate::{Ours, Subject};
+use common::limiter::{Limiter, ParkingLotLimiter};
 use common::mutex::{Inner as Ready, parking_lot_mutex};
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -50,6 +51,9 @@ pub trait Manual {
 
     /// Takes a queued key, lends it to `work`, and finishes it. Returns `false` if no key is queued.
     fn process(&mut self, work: impl FnOnce(&u64)) -> bool;
+
+    /// The same, and retries the key if `work` returns `false`. A key must be queued.
+    fn process_or_retry(&mut self, work: impl FnOnce(&u64) -> bool);
 
     /// Returns whether there was a delay.
     fn cancel(&mut self, key: &u64) -> bool;
@@ -125,17 +129,18 @@ pub trait Timer {
     fn cancel(&mut self, key: &u64) -> bool;
 }
 
-/// A rival without its thread: these delays, and the data of the mutex queue under its lock.
+/// A rival without its thread: these delays, the data of the mutex queue under its lock, and the mutex limiter.
 pub struct ManualRival<T> {
     ready: Mutex<Ready<u64>>,
     timer: T,
+    limiter: ParkingLotLimiter<u64>,
 }
 
 impl<T: Timer> Manual for ManualRival<T> {
     const NAME: &'static str = T::NAME;
 
     fn make() -> Self {
-        Self { ready: Mutex::default(), timer: T::make() }
+        Self { ready: Mutex::default(), timer: T::make(), limiter: Limiter::make() }
     }
 
     #[inline]
@@ -158,6 +163,20 @@ impl<T: Timer> Manual for ManualRival<T> {
         work(&key);
         self.ready.lock().done(key);
         true
+    }
+
+    /// Sets the delay after `done`. With several threads it would be set before; the steps are the same.
+    #[inline]
+    fn process_or_retry(&mut self, work: impl FnOnce(&u64) -> bool) {
+        let key = self.ready.lock().take().expect("a key is queued");
+        if work(&key) {
+            self.limiter.forget(&key);
+            self.ready.lock().done(key);
+        } else {
+            let delay = self.limiter.when(&key);
+            self.ready.lock().done(key);
+            self.timer.set(key, delay);
+        }
     }
 
     #[inline]

@@ -2,20 +2,17 @@
 
 mod bucket;
 mod exponential;
-mod retry;
 pub mod workloads;
 
 pub use self::bucket::{Acquire, Deduping, Governor, GovernorStd, KeyedGovernor, KeyedGovernorStd, Reserve};
 pub use self::exponential::DashLimiter;
-pub use self::retry::{RetryOurs, RetryRival};
 
 #[cfg(feature = "kube")]
 use crate::delays::ManualKube;
-use crate::delays::{self, ManualHeap, ManualTask, ManualWheel};
+use crate::delays::{self, ManualHeap, ManualOurs, ManualTask, ManualWheel};
 use crate::workload::{Run, Workload};
 use common::limiter::{self, ParkingLotLimiter, StdLimiter};
 use keyqueue::rate_limiter::ItemExponentialFailure;
-use std::time::Duration;
 
 /// A token bucket, or token buckets for keys.
 pub trait Tokens: Sync {
@@ -36,19 +33,6 @@ pub struct Limit {
 const PLENTY: Limit = Limit { rate: 500_000_000, burst: 1_000_000 };
 /// Nearly all calls are refused.
 const SCARCE: Limit = Limit { rate: 10, burst: 10 };
-
-/// A queue with delays and an exponential backoff, on a mock clock.
-pub trait Retry {
-    fn make() -> Self;
-
-    fn add(&mut self, key: u64);
-
-    /// Advances the clock, queues the keys whose delays have expired, and returns their number.
-    fn advance(&mut self, by: Duration) -> usize;
-
-    /// Takes a queued key, lends it to `work`, and retries the key if `work` returns `false`. A key must be queued.
-    fn process(&mut self, work: impl FnOnce(&u64) -> bool);
-}
 
 macro_rules! subjects {
     ($($(#[$when:meta])* $subject:ty),*; $work:ident $arguments:tt) => {
@@ -145,8 +129,8 @@ fn retry(keys: u64) -> Vec<Workload> {
     let group = Group { name: "retry", subjects: delays::NAMES, rivals: 1 };
     let workload = |name: &str, wave| {
         let runs = subjects!(
-            RetryOurs, RetryRival<ManualHeap>, RetryRival<ManualTask>, RetryRival<ManualWheel>,
-            #[cfg(feature = "kube")] RetryRival<ManualKube>;
+            ManualOurs, ManualHeap, ManualTask, ManualWheel,
+            #[cfg(feature = "kube")] ManualKube;
             retry(keys, wave)
         );
         group.workload(format!("{keys} keys, {name}"), vec![("", Some(3.0))], keys, runs)
@@ -157,7 +141,9 @@ fn retry(keys: u64) -> Vec<Workload> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::delays::Manual;
     use common::limiter::{BASE, Limiter, MAX};
+    use std::time::Duration;
 
     #[test]
     fn every_limiter_doubles_up_to_the_maximum_and_forgets() {
@@ -200,12 +186,12 @@ mod tests {
 
     #[test]
     fn every_queue_doubles_the_delay_at_each_failure_and_resets_it_at_a_success() {
-        fn check<Q: Retry>() {
+        fn check<Q: Manual>() {
             let mut queue = Q::make();
             queue.add(7);
             for outcome in [[false, false, false, true], [false, false, false, true]] {
                 for (succeeds, millis) in outcome.into_iter().zip([5, 10, 20, 0]) {
-                    queue.process(|&key| {
+                    queue.process_or_retry(|&key| {
                         assert_eq!(key, 7);
                         succeeds
                     });
@@ -218,11 +204,11 @@ mod tests {
                 queue.add(7);
             }
         }
-        check::<RetryOurs>();
-        check::<RetryRival<ManualHeap>>();
-        check::<RetryRival<ManualTask>>();
-        check::<RetryRival<ManualWheel>>();
+        check::<ManualOurs>();
+        check::<ManualHeap>();
+        check::<ManualTask>();
+        check::<ManualWheel>();
         #[cfg(feature = "kube")]
-        check::<RetryRival<ManualKube>>();
+        check::<ManualKube>();
     }
 }

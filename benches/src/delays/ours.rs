@@ -2,6 +2,8 @@
 
 use super::{DelaySubject, Manual};
 use crate::{Ours, Subject};
+use common::limiter::{BASE, MAX};
+use keyqueue::rate_limiter::ItemExponentialFailure;
 use keyqueue::{Clock, Driver, MockClock, WorkQueue};
 use std::time::Duration;
 
@@ -27,7 +29,9 @@ impl Manual for ManualOurs {
 
     fn make() -> Self {
         let (clock, mock) = Clock::mock();
-        Self { queue: WorkQueue::builder().driver(Driver::Manual).clock(clock).build(), clock: mock }
+        let limiter = ItemExponentialFailure::new(BASE, MAX);
+        let queue = WorkQueue::builder().driver(Driver::Manual).clock(clock).rate_limiter(limiter).build();
+        Self { queue, clock: mock }
     }
 
     #[inline]
@@ -48,6 +52,16 @@ impl Manual for ManualOurs {
     #[inline]
     fn process(&mut self, work: impl FnOnce(&u64)) -> bool {
         self.queue.get().map(|item| work(&item)).is_some()
+    }
+
+    #[inline]
+    fn process_or_retry(&mut self, work: impl FnOnce(&u64) -> bool) {
+        let item = self.queue.try_get().expect("a key is queued");
+        if work(&item) {
+            item.succeed();
+        } else {
+            item.retry();
+        }
     }
 
     #[inline]

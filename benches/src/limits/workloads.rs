@@ -1,7 +1,8 @@
 //! The workloads with limiters. Each function runs one of them once, checks the result, and returns how long each of the timed parts
 //! took.
 
-use super::{Limit, PLENTY, Retry, Tokens};
+use super::{Limit, PLENTY, Tokens};
+use crate::delays::Manual;
 use common::limiter::orders;
 use common::threads::span;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -41,7 +42,7 @@ const FAILURES: u8 = 3;
 
 /// Keys are added, fail three times, and succeed. Either the clock advances by a microsecond per key, and the delays expire one by one,
 /// or it stands still until no key is queued, and then all delays expire at one moment.
-pub fn retry<Q: Retry>(keys: u64, waves: bool) -> Vec<Duration> {
+pub fn retry<Q: Manual>(keys: u64, waves: bool) -> Vec<Duration> {
     // This number of keys is processed before the clock moves.
     const STEP: u64 = 64;
     let step = if waves { keys } else { STEP };
@@ -63,7 +64,7 @@ pub fn retry<Q: Retry>(keys: u64, waves: bool) -> Vec<Duration> {
     while idle < 100 {
         let now = line.min(step);
         for _ in 0..now {
-            queue.process(&mut work);
+            queue.process_or_retry(&mut work);
         }
         let by = if now == STEP { Duration::from_micros(STEP) } else { Duration::from_millis(1) };
         let due = queue.advance(by) as u64;
