@@ -24,7 +24,7 @@ export GUNGRAUN_RUNNER="$tools/bin/gungraun-runner"
 
 # Set here because the environment overrides .cargo/config.toml: a RUSTFLAGS of the caller would change the counts.
 export RUSTFLAGS="--cfg fuzzing"
-cargo test --locked --release --quiet --lib
+cargo test --locked --release --quiet --bins
 work="$(mktemp -d)"
 trap 'rm -rf "$work"' EXIT
 cpu="$(awk -F ': ' '/^(vendor_id|cpu family|model)[\t ]*:/ && n++ < 3 { printf "%s%s", sep, $2; sep = " " }' /proc/cpuinfo 2>/dev/null || true)"

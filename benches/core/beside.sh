@@ -15,12 +15,10 @@ sed -i '0,/^version = .*/s//version = "0.0.1"/; /^\[workspace\]/,/^\[package\]/{
 printf '\n[workspace]\n' >>"$work/base/Cargo.toml"
 cp -r benches/core/src "$work/core"
 sed -e "s|path = \"\.\./\.\.\"|path = \"$root\"|; s|path = \"\.\./common\"|path = \"$root/benches/common\"|" \
-    -e 's|^\[dependencies\]|[dependencies]\nkeyqueue_base = { package = "keyqueue", path = "../base" }|' benches/core/Cargo.toml >"$work/core/Cargo.toml"
+    -e "s|path = \"\.\.\"|path = \"$root/benches\"|" \
+    -e 's|^\[dependencies\]|[dependencies]\nkeyqueue_base = { package = "keyqueue", path = "../base", features = ["metrics"] }|' benches/core/Cargo.toml >"$work/core/Cargo.toml"
 printf '\n[workspace]\n' >>"$work/core/Cargo.toml"
 cp Cargo.lock "$work/core/"
-# The paths of modules of other packages.
-mkdir -p "$work/src"
-cp -r benches/src/. "$work/src"
 export RUSTFLAGS="--cfg keyqueue_base" CARGO_TARGET_DIR="$work/target"
 if [ "${1:-}" = --build ]; then
     cargo build --quiet --release --manifest-path "$work/core/Cargo.toml"

@@ -5,8 +5,6 @@ use criterion::{Bencher, Criterion};
 use keyqueue::rate_limiter::{Bucket, ItemExponentialFailure, RateLimiter};
 use keyqueue::{Clock, Driver, WorkQueue};
 use std::hint::black_box;
-use std::sync::Barrier;
-use std::thread;
 use std::time::{Duration, Instant};
 
 /// The calls cycle through this number of keys.
@@ -26,9 +24,13 @@ fn main_paths(criterion: &mut Criterion) {
     });
     group.bench_function("get + add again + done", |bencher| {
         let queue = queued();
-        bencher.iter(|| turn(&queue));
+        bencher.iter(|| {
+            // The key comes from the front, is added while it is processed, and so is queued again at the back.
+            let item = queue.get().unwrap();
+            queue.add(black_box(*item));
+            item.done();
+        });
     });
-    group.bench_function("get + add again + done, 2 threads", two_threads);
     group.finish();
 }
 
@@ -69,34 +71,6 @@ fn queued() -> WorkQueue<u64> {
     let queue = WorkQueue::new();
     queue.add_all(0..KEYS);
     queue
-}
-
-/// A key comes from the front, is added while it is processed, and so is queued again at the back.
-fn turn(queue: &WorkQueue<u64>) {
-    let item = queue.get().unwrap();
-    queue.add(black_box(*item));
-    item.done();
-}
-
-fn two_threads(bencher: &mut Bencher<'_>) {
-    let queue = queued();
-    bencher.iter_custom(|turns| {
-        let (start, end) = (Barrier::new(3), Barrier::new(3));
-        thread::scope(|scope| {
-            for turns in [turns / 2, turns - turns / 2] {
-                let (queue, start, end) = (&queue, &start, &end);
-                scope.spawn(move || {
-                    start.wait();
-                    (0..turns).for_each(|_| turn(queue));
-                    end.wait();
-                });
-            }
-            start.wait();
-            let begin = Instant::now();
-            end.wait();
-            begin.elapsed()
-        })
-    });
 }
 
 /// Times rounds of `call`, each for [`KEYS`] keys in a row. What comes before and after a round is not timed.

@@ -63,17 +63,14 @@ impl Notes {
     }
 
     /// Nanoseconds per operation, beside other results of the same run.
-    pub fn row(&mut self, [section, name, subject]: [&str; 3], ns: f64) {
-        let known = self.times.iter().position(|times| times.section == section && times.name == name);
-        let known = known.unwrap_or_else(|| {
-            self.times.push(Times { section: section.into(), name: name.into(), ..Times::default() });
+    pub fn row(&mut self, [section, group, name, subject]: [&str; 4], ns: f64) {
+        let is_known = |times: &Times| (&*times.section, &*times.group, &*times.name) == (section, group, name);
+        let known = self.times.iter().position(is_known).unwrap_or_else(|| {
+            let [section, group, name] = [section, group, name].map(Into::into);
+            self.times.push(Times { section, group, name, ..Times::default() });
             self.times.len() - 1
         });
-        let subjects = &mut self.times[known].subjects;
-        match subjects.iter_mut().find(|known| known.name == subject) {
-            Some(known) => known.ns.push(rounded(ns)),
-            None => subjects.push(Subject { name: subject.into(), ns: vec![rounded(ns)] }),
-        }
+        self.times[known].note(subject, rounded(ns));
     }
 
     /// One run of `ops` operations took that long.

@@ -107,18 +107,3 @@ pub fn under_load<Q: Subject<u64>>(keys: u64) -> Histogram<u64> {
 pub fn histogram() -> Histogram<u64> {
     Histogram::new(3).expect("3 digits")
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_key_is_counted_for_every_subject() {
-        for (what, times, subjects) in all() {
-            assert_eq!(subjects.len(), if cfg!(feature = "kube") { 7 } else { 6 });
-            for (subject, measure) in subjects {
-                assert_eq!(measure(20 * times).len(), 20 * times, "{what}, {subject}");
-            }
-        }
-    }
-}

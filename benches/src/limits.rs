@@ -2,31 +2,20 @@
 
 mod bucket;
 mod exponential;
-mod retry;
 pub mod workloads;
 
-pub use self::bucket::{Acquire, Governor, GovernorStd, KeyedGovernor, KeyedGovernorStd, Reserve};
+pub use self::bucket::{Acquire, Deduping, Governor, GovernorStd, KeyedGovernor, KeyedGovernorStd, Reserve};
 pub use self::exponential::DashLimiter;
-pub use self::retry::{RetryOurs, RetryRival};
 
 #[cfg(feature = "kube")]
 use crate::delays::ManualKube;
-use crate::delays::{self, ManualHeap, ManualTask, ManualWheel};
+use crate::delays::{self, ManualHeap, ManualOurs, ManualTask, ManualWheel};
 use crate::workload::{Run, Workload};
 use common::limiter::{self, ParkingLotLimiter, StdLimiter};
-use keyqueue::rate_limiter::{DedupingBucket, ItemExponentialFailure};
-use std::time::Duration;
+use keyqueue::rate_limiter::ItemExponentialFailure;
 
-/// A token bucket.
+/// A token bucket, or token buckets for keys.
 pub trait Tokens: Sync {
-    fn make(limit: Limit) -> Self;
-
-    /// Takes a token if there is one now. Returns whether there was.
-    fn take(&self) -> bool;
-}
-
-/// Token buckets for keys.
-pub trait KeyedTokens: Sync {
     fn make(limit: Limit) -> Self;
 
     /// Takes a token if there is one now. Returns whether there was.
@@ -44,19 +33,6 @@ pub struct Limit {
 const PLENTY: Limit = Limit { rate: 500_000_000, burst: 1_000_000 };
 /// Nearly all calls are refused.
 const SCARCE: Limit = Limit { rate: 10, burst: 10 };
-
-/// A queue with delays and an exponential backoff, on a mock clock.
-pub trait Retry {
-    fn make() -> Self;
-
-    fn add(&mut self, key: u64);
-
-    /// Advances the clock, queues the keys whose delays have expired, and returns their number.
-    fn advance(&mut self, by: Duration) -> usize;
-
-    /// Takes a queued key, lends it to `work`, and retries the key if `work` returns `false`. A key must be queued.
-    fn process(&mut self, work: impl FnOnce(&u64) -> bool);
-}
 
 macro_rules! subjects {
     ($($(#[$when:meta])* $subject:ty),*; $work:ident $arguments:tt) => {
@@ -122,18 +98,16 @@ const GOVERNORS: &[&str] = &["keyqueue", "governor", "governor, std clock"];
 fn bucket(ops: u64) -> Vec<Workload> {
     let group = Group { name: "bucket", subjects: GOVERNORS, rivals: 2 };
     let mut list = Vec::new();
-    let mut push = |name, runs| list.push(group.workload(name, vec![("", Some(1.0))], ops, runs));
-    for threads in [1, 2, 4] {
-        let runs = subjects!(Acquire, Governor, GovernorStd; tokens(PLENTY, threads, ops));
-        push(format!("try_acquire, admitted, {threads} threads"), runs);
-    }
-    for threads in [1, 2, 4] {
-        let runs = subjects!(Reserve, Governor, GovernorStd; tokens(PLENTY, threads, ops));
-        push(format!("when, admitted, {threads} threads"), runs);
-    }
-    for threads in [1, 2, 4] {
-        let runs = subjects!(Acquire, Governor, GovernorStd; tokens(SCARCE, threads, ops));
-        push(format!("try_acquire, refused, {threads} threads"), runs);
+    for (name, is_reserve, limit) in [
+        ("try_acquire, admitted", false, PLENTY),
+        ("when, admitted", true, PLENTY),
+        ("try_acquire, refused", false, SCARCE),
+    ] {
+        for threads in [1, 2, 4] {
+            let mut runs = subjects!(Acquire, Reserve, Governor, GovernorStd; tokens(0, limit, threads, ops));
+            drop(runs.remove(usize::from(!is_reserve)));
+            list.push(group.workload(format!("{name}, {threads} threads"), vec![("", Some(1.0))], ops, runs));
+        }
     }
     list
 }
@@ -143,9 +117,7 @@ fn keyed(ops: u64) -> Vec<Workload> {
     let mut list = Vec::new();
     for (limit, outcome) in [(PLENTY, "admitted"), (SCARCE, "put off")] {
         for threads in [1, 2, 4] {
-            let runs = subjects!(
-                DedupingBucket<u64>, KeyedGovernor, KeyedGovernorStd; keyed_tokens(1024, limit, threads, ops)
-            );
+            let runs = subjects!(Deduping, KeyedGovernor, KeyedGovernorStd; tokens(1024, limit, threads, ops));
             list.push(group.workload(format!("{outcome}, {threads} threads"), vec![("", None)], ops, runs));
         }
     }
@@ -157,8 +129,8 @@ fn retry(keys: u64) -> Vec<Workload> {
     let group = Group { name: "retry", subjects: delays::NAMES, rivals: 1 };
     let workload = |name: &str, wave| {
         let runs = subjects!(
-            RetryOurs, RetryRival<ManualHeap<u64>>, RetryRival<ManualTask<u64>>, RetryRival<ManualWheel<u64>>,
-            #[cfg(feature = "kube")] RetryRival<ManualKube<u64>>;
+            ManualOurs, ManualHeap, ManualTask, ManualWheel,
+            #[cfg(feature = "kube")] ManualKube;
             retry(keys, wave)
         );
         group.workload(format!("{keys} keys, {name}"), vec![("", Some(3.0))], keys, runs)
@@ -169,12 +141,9 @@ fn retry(keys: u64) -> Vec<Workload> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::delays::Manual;
     use common::limiter::{BASE, Limiter, MAX};
-
-    #[test]
-    fn each_workload_runs_on_each_subject() {
-        all(20_000).iter().for_each(Workload::try_out);
-    }
+    use std::time::Duration;
 
     #[test]
     fn every_limiter_doubles_up_to_the_maximum_and_forgets() {
@@ -201,36 +170,28 @@ mod tests {
     #[test]
     fn every_bucket_starts_full_and_runs_out() {
         const NO_MORE: Limit = Limit { rate: 1, burst: 5 };
-        fn check(take: impl Fn() -> bool) {
-            let start = std::time::Instant::now();
-            let taken = (0..1000).filter(|_| take()).count() as u64;
+        fn check<T: Tokens>() {
+            let (tokens, start) = (T::make(NO_MORE), std::time::Instant::now());
+            let taken = (0..1000).filter(|_| tokens.take(&7)).count() as u64;
             assert!((5..=6 + start.elapsed().as_secs()).contains(&taken), "{taken}");
         }
-        fn bucket<T: Tokens>() {
-            let tokens = T::make(NO_MORE);
-            check(|| tokens.take());
-        }
-        fn keyed<T: KeyedTokens>() {
-            let tokens = T::make(NO_MORE);
-            check(|| tokens.take(&7));
-        }
-        bucket::<Acquire>();
-        bucket::<Reserve>();
-        bucket::<Governor>();
-        bucket::<GovernorStd>();
-        keyed::<KeyedGovernor>();
-        keyed::<KeyedGovernorStd>();
-        keyed::<DedupingBucket<u64>>();
+        check::<Acquire>();
+        check::<Reserve>();
+        check::<Governor>();
+        check::<GovernorStd>();
+        check::<KeyedGovernor>();
+        check::<KeyedGovernorStd>();
+        check::<Deduping>();
     }
 
     #[test]
     fn every_queue_doubles_the_delay_at_each_failure_and_resets_it_at_a_success() {
-        fn check<Q: Retry>() {
+        fn check<Q: Manual>() {
             let mut queue = Q::make();
             queue.add(7);
             for outcome in [[false, false, false, true], [false, false, false, true]] {
                 for (succeeds, millis) in outcome.into_iter().zip([5, 10, 20, 0]) {
-                    queue.process(|&key| {
+                    queue.process_or_retry(|&key| {
                         assert_eq!(key, 7);
                         succeeds
                     });
@@ -243,11 +204,11 @@ mod tests {
                 queue.add(7);
             }
         }
-        check::<RetryOurs>();
-        check::<RetryRival<ManualHeap<u64>>>();
-        check::<RetryRival<ManualTask<u64>>>();
-        check::<RetryRival<ManualWheel<u64>>>();
+        check::<ManualOurs>();
+        check::<ManualHeap>();
+        check::<ManualTask>();
+        check::<ManualWheel>();
         #[cfg(feature = "kube")]
-        check::<RetryRival<ManualKube<u64>>>();
+        check::<ManualKube>();
     }
 }

@@ -288,11 +288,21 @@ mod tests {
     fn both_pages_are_drawn_from_the_stored_data_and_all_links_lead_to_tables() {
         let mut results = Results::from_lines(&read("benches/charts/results.jsonl")).unwrap();
         Results::read_apart().unwrap().into_iter().for_each(|run| results.add(run));
-        let matrices = crate::matrix::read_all(Path::new(REPOSITORY)).unwrap();
+        let matrices = crate::matrix::read_all().unwrap();
         let hint = "is old: `report --draw benches/charts/results.jsonl --write`";
         let (page, tables) = (read("BENCHMARKS.md"), read("benches/TABLES.md"));
         assert!(crate::page::short(&results, &matrices) == page, "BENCHMARKS.md {hint}");
         assert!(crate::page::tables(&results, &matrices) == tables, "benches/TABLES.md {hint}");
+        let charts = crate::charts::all(&results);
+        for (name, svg) in &charts {
+            assert!(read(Path::new("benches/charts").join(name)) == *svg, "{name} {hint}");
+            let shown = [&page, &tables].map(|page| page.matches(&format!("charts/{name})")).count());
+            assert_eq!(shown.iter().sum::<usize>(), 1, "{name}");
+        }
+        assert_eq!(
+            [page.matches(".svg)").count(), tables.matches(".svg)").count()].iter().sum::<usize>(),
+            charts.len()
+        );
         let headings = tables.lines().filter_map(|line| line.trim_start_matches('#').strip_prefix(' '));
         let headings: Vec<_> = headings.map(|title| title.to_lowercase().replace(' ', "-")).collect();
         for link in page.split("TABLES.md#").skip(1).map(|rest| rest.split(')').next().unwrap()) {

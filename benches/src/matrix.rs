@@ -4,8 +4,9 @@
 pub mod builds;
 pub mod tables;
 
+use crate::REPOSITORY;
 use crate::numbers::rounded;
-use crate::results::{Results, Subject, Times};
+use crate::results::{Results, Times};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -23,81 +24,27 @@ pub fn record(matrix: &mut Results, build: &str, printed: &str) -> Result<(), St
             matrix.times.push(Times { name: workload.into(), figure: build.into(), ..Times::default() });
             matrix.times.len() - 1
         });
-        let subjects = &mut matrix.times[place].subjects;
-        match subjects.iter_mut().find(|known| known.name == subject) {
-            Some(known) => known.ns.push(ns),
-            None => subjects.push(Subject { name: subject.into(), ns: vec![ns] }),
-        }
+        matrix.times[place].note(subject, ns);
     }
     Ok(())
 }
 
-/// Writes the data of this processor below a copy of the repository, and returns the file's path.
-pub fn write(matrix: &Results, repository: &Path) -> io::Result<PathBuf> {
-    let folder = folder(repository);
-    std::fs::create_dir_all(&folder)?;
+/// Writes the data of this processor, and returns the file's path.
+pub fn write(matrix: &Results) -> io::Result<PathBuf> {
     let words = matrix.run.machine.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
     let name = words.collect::<Vec<_>>().join("-").to_ascii_lowercase();
-    let file = folder.join(name + ".jsonl");
+    let file = folder().join(name + ".jsonl");
     std::fs::write(&file, matrix.to_lines())?;
     Ok(file)
 }
 
 /// The data of all processors, by their names.
-pub fn read_all(repository: &Path) -> io::Result<Vec<Results>> {
-    let entries = std::fs::read_dir(folder(repository))?;
-    let mut files = entries.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>()?;
+pub fn read_all() -> io::Result<Vec<Results>> {
+    let mut files = folder().read_dir()?.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>()?;
     files.sort();
     files.iter().map(|file| Ok(Results::from_lines(&std::fs::read_to_string(file)?)?)).collect()
 }
 
-fn folder(repository: &Path) -> PathBuf {
-    repository.join("benches/matrix/data")
-}
-
-#[cfg(test)]
-pub mod tests {
-    use super::*;
-    use crate::results::Run;
-
-    /// Two workloads in the first two builds, three rounds each, all made up.
-    pub fn made_up() -> Results {
-        let mut matrix =
-            Results { run: Run { machine: "A <fast> CPU (R)".into(), ..Run::default() }, ..Results::default() };
-        for (build, ours) in [("16-off", 20.0), ("16-thin", 24.0)] {
-            for factor in [1.0, 0.5, 3.0] {
-                let subjects = [
-                    ("keyqueue", ours),
-                    ("try_get", 20.0),
-                    ("std mutex", 50.0),
-                    ("parking_lot mutex", 30.0),
-                    ("draft", 16.0),
-                ];
-                let ring = subjects.map(|(subject, ns)| format!("ring, 1 thread\t{subject}\t{}\n", ns * factor));
-                let threads = format!("ring, 2 threads\tkeyqueue\t{}\n", 23.0 * factor);
-                record(&mut matrix, build, &(ring.concat() + &threads)).unwrap();
-            }
-        }
-        matrix
-    }
-
-    #[test]
-    fn a_line_that_is_no_measurement_is_an_error() {
-        for line in ["ring\tkeyqueue", "ring\tkeyqueue\tfast", "a\tb\t1\t2"] {
-            assert!(record(&mut Results::default(), "16-off", line).unwrap_err().contains("16-off"), "{line}");
-        }
-    }
-
-    #[test]
-    fn written_results_are_read_back_from_a_file_for_each_processor() {
-        let repository = std::env::temp_dir().join(format!("keyqueue-matrix-{}", std::process::id()));
-        let mut other = made_up();
-        other.run.machine = "B".into();
-        for _ in 0..2 {
-            assert!(write(&made_up(), &repository).unwrap().ends_with("benches/matrix/data/a-fast-cpu-r.jsonl"));
-            write(&other, &repository).unwrap();
-        }
-        assert_eq!(read_all(&repository).unwrap(), [made_up(), other]);
-        std::fs::remove_dir_all(repository).unwrap();
-    }
+fn folder() -> PathBuf {
+    Path::new(REPOSITORY).join("benches/matrix/data")
 }

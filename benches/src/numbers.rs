@@ -37,27 +37,3 @@ pub fn figures(value: f64) -> String {
         v => format!("{v:.2}"),
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_median_is_in_the_middle_whatever_the_order() {
-        assert_eq!(median(&[9.0, 1.0, 2.0]), 2.0);
-        assert_eq!(median(&[4.0, 3.0, 1.0, 2.0]), 3.0);
-    }
-
-    #[test]
-    fn the_mean_of_twice_and_half_is_one() {
-        assert!((geometric_mean(&[2.0, 0.5]) - 1.0).abs() < 1e-12);
-        assert!((geometric_mean(&[2.0, 8.0, 4.0]) - 4.0).abs() < 1e-12);
-    }
-
-    #[test]
-    fn numbers_are_short() {
-        assert_eq!([0, 512, 1000, 1024, 100_000, 10_000_000].map(short), ["0", "512", "1k", "1024", "100k", "10M"]);
-        assert_eq!([0.047, 1.62, 45.84, 2443.3].map(figures), ["0.05", "1.6", "45.8", "2443"]);
-        assert_eq!(rounded(51.2345), 51.23);
-    }
-}

@@ -1,6 +1,7 @@
-//! BENCHMARKS.md: the texts of `benches/text/`, one for each section. Names in double braces are placeholders for tables and numbers.
+//! The two pages: the texts of `benches/text/`, one for each section. What is in double braces is the place of a table, or, after `=`, of
+//! words and numbers.
 
-use crate::results::{Results, TAILS};
+use crate::results::Results;
 use crate::{losses, tables};
 
 macro_rules! texts {
@@ -8,10 +9,10 @@ macro_rules! texts {
 }
 
 /// The texts of `BENCHMARKS.md`.
-pub const SHORT: [&str; 1] = texts!["short"];
+const SHORT: [&str; 1] = texts!["short"];
 
 /// The texts of `benches/TABLES.md`, in their order.
-pub const TEXTS: [&str; 16] = texts![
+const TEXTS: [&str; 16] = texts![
     "head",
     "queues",
     "matrix",
@@ -40,141 +41,83 @@ pub fn tables(results: &Results, matrices: &[Results]) -> String {
     page_of(&TEXTS, results, matrices)
 }
 
-/// A section whose places are all empty is left out.
+/// A section whose tables are all empty is left out.
 fn page_of(texts: &[&str], results: &Results, matrices: &[Results]) -> String {
     let sections = texts.iter().filter_map(|text| fill(text, results, matrices));
     sections.map(|section| section.trim().to_owned() + "\n").collect::<Vec<_>>().join("\n")
 }
 
 fn fill(text: &str, results: &Results, matrices: &[Results]) -> Option<String> {
-    let mut filled = String::new();
-    let (mut places, mut values) = (0, 0);
-    let mut rest = text;
-    while let Some((before, after)) = rest.split_once("{{") {
-        let (name, after) = after.split_once("}}").expect("a place ends");
-        let value = place(name, results, matrices);
-        if !matches!(
-            name,
-            "machine"
-                | "commit"
-                | "rounds"
-                | "few rounds"
-                | "wakes"
-                | "delays keys"
-                | "shards run"
-                | "tails run"
-                | "order run"
-        ) {
-            places += 1;
-            values += usize::from(!value.is_empty());
+    let (mut places, mut tables) = (0, 0);
+    let mut parts = text.split("{{");
+    let mut filled = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let (name, after) = part.split_once("}}").expect("a place ends");
+        match name.strip_prefix('=') {
+            Some(name) => filled += &value(name, results),
+            None => {
+                let table = table(name, results, matrices);
+                places += 1;
+                tables += usize::from(!table.is_empty());
+                filled += &table;
+            }
         }
-        filled.push_str(before);
-        filled.push_str(&value);
-        rest = after;
+        filled += after;
     }
-    filled.push_str(rest);
-    (places == 0 || values > 0).then(|| filled.replace("\n\n\n", "\n\n"))
+    (places == 0 || tables > 0).then(|| filled.replace("\n\n\n", "\n\n"))
 }
 
 /// # Panics
-/// If there is no such place.
-fn place(name: &str, results: &Results, matrices: &[Results]) -> String {
+/// If there is no such value.
+fn value(name: &str, results: &Results) -> String {
+    let run = &results.run;
     match name {
-        "machine" => results.run.machine.clone(),
-        "commit" => results.run.commit.clone(),
-        "won" => losses::won(results, matrices),
-        "lost" => losses::lost(results, matrices),
-        "rounds" => results.run.rounds.to_string(),
-        "few rounds" => results.run.few_rounds.to_string(),
-        "wakes" => results.run.wakes.to_string(),
-        "delays keys" => results.run.delays.to_string(),
-        "run" => tables::run(results),
-        "workloads" => tables::workloads(results),
-        "mean" => tables::mean(results),
-        "matrix" => tables::matrices(matrices),
-        "parts" => tables::parts(results),
-        "threads" => tables::scaling(results, "threads", "threads"),
-        "pairs" => tables::scaling(results, "pairs", "pairs"),
-        "shards" => tables::shards(results),
-        "shards run" => tables::run_of(results, "--bin shards"),
-        "shards latencies" => tables::percentiles(results, "shards", ""),
-        "tails" => tables::tails(results),
-        "turns" => tables::turns(results),
-        "tails run" => tables::run_of(results, TAILS),
-        "turns and tails" => tables::turns_and_tails(results),
-        "order" => tables::order(results),
-        "order run" => tables::run_of(results, "--bin order"),
-        "keys fill" => tables::keys(results, "fill"),
-        "keys touch" => tables::keys(results, "touch"),
-        "keys delays" => tables::keys(results, "delays"),
-        "memory" => tables::memory(results),
-        "wake-up" => tables::percentiles(results, "latency", "wake-up"),
-        "under load" => tables::percentiles(results, "latency", "under load"),
-        "delays" => tables::delays(results),
-        "lateness" => tables::lateness(results),
-        "limiters" => tables::limiters(results),
-        "metrics" => tables::costs(results, "metrics"),
-        "scrape" => tables::scrape(results),
-        "workers" => tables::costs(results, "workers"),
-        _ => panic!("no place is called {name:?}"),
+        "machine" => run.machine.clone(),
+        "commit" => run.commit.clone(),
+        "rounds" => run.rounds.to_string(),
+        "few rounds" => run.few_rounds.to_string(),
+        "wakes" => run.wakes.to_string(),
+        "delays keys" => run.delays.to_string(),
+        _ => match name.split_once(' ') {
+            Some(("run", command)) => tables::run_of(results, command),
+            // The time of one subject, divided by that of another.
+            Some(("ratio", row)) => {
+                let [section, name, of, by] = row.split("; ").collect::<Vec<_>>()[..] else { panic!("{row}") };
+                let median = |subject| {
+                    results.times(section).filter(|times| times.name == name).find_map(|times| times.median(subject))
+                };
+                median(of).zip(median(by)).map_or("–".into(), |(of, by)| format!("{:.1}", of / by))
+            }
+            _ => panic!("no value is called {name:?}"),
+        },
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::charts;
-    use crate::results::tests::made_up;
-
-    fn matrix() -> Results {
-        let mut matrix = Results::default();
-        matrix.run.machine = "a <processor>".into();
-        crate::matrix::record(&mut matrix, "16-off", "ring, 1 thread\tkeyqueue\t25\n").unwrap();
-        matrix
-    }
-
-    #[test]
-    fn every_processor_has_a_table() {
-        let other = Results { run: Default::default(), ..matrix() };
-        let page = tables(&made_up(), &[matrix(), other]);
-        assert_eq!(page.matches("\n| ring, 1 thread | 16-off | 25.0 |").count(), 2, "{page}");
-    }
-
-    #[test]
-    fn every_place_is_filled_and_every_section_there() {
-        let page = tables(&made_up(), &[matrix()]);
-        assert!(!short(&made_up(), &[]).contains("{{"));
-        assert!(!page.contains("{{") && !page.contains("}}"));
-        assert!(!page.contains("\n\n\n"), "two empty lines");
-        let titles = |text: &str| text.lines().filter(|line| line.starts_with('#')).count();
-        assert_eq!(titles(&page), TEXTS.iter().map(|text| titles(text)).sum::<usize>());
-    }
-
-    #[test]
-    fn a_section_that_was_not_measured_is_left_out() {
-        let mut results = made_up();
-        results.times.retain(|times| times.section != "limiters");
-        let page = tables(&results, &[]);
-        assert!(
-            !page.contains("## Limiters")
-                && !page.contains("## In every build")
-                && page.contains("## Delays")
-                && page.contains("## Where it falls short")
-        );
-    }
-
-    #[test]
-    fn every_chart_is_shown_once_and_every_picture_is_a_chart() {
-        let pages = [short(&made_up(), &[]), tables(&made_up(), &[matrix()])];
-        let mut shown: Vec<_> = ["(benches/charts/", "(charts/"]
-            .into_iter()
-            .zip(&pages)
-            .flat_map(|(place, page)| page.split("![").skip(1).map(move |rest| rest.split_once(place).unwrap().1))
-            .map(|rest| rest.split(')').next().unwrap())
-            .collect();
-        let mut drawn: Vec<_> = charts::all(&made_up()).into_iter().map(|(name, _)| name).collect();
-        shown.sort_unstable();
-        drawn.sort_unstable();
-        assert_eq!(shown, drawn);
+/// # Panics
+/// If there is no such table.
+fn table(name: &str, results: &Results, matrices: &[Results]) -> String {
+    let (table, of) = name.split_once(' ').unwrap_or((name, ""));
+    let (section, part) = of.split_once(' ').unwrap_or((of, ""));
+    match table {
+        "won" => losses::won(results, matrices),
+        "lost" => losses::lost(results, matrices),
+        "matrix" => tables::matrices(matrices),
+        "run" => tables::run(results),
+        "workloads" => tables::workloads(results),
+        "mean" => tables::mean(results),
+        "parts" => tables::parts(results),
+        "scaling" => tables::scaling(results, section),
+        "plain" => tables::plain(results, section, part, if section == "keys" { "keys" } else { "" }),
+        "groups" => tables::groups(results, section),
+        "percentiles" => tables::percentiles(results, section, part),
+        "tails" => tables::tails(results),
+        "turns" => tables::turns_and_tails(results),
+        "memory" => tables::memory(results),
+        "delays" => tables::delays(results),
+        "lateness" => tables::lateness(results),
+        "limiters" => tables::limiters(results),
+        "costs" => tables::costs(results, section),
+        "scrape" => tables::scrape(results),
+        _ => panic!("no table is called {name:?}"),
     }
 }

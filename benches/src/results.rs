@@ -6,7 +6,6 @@ use crate::REPOSITORY;
 use crate::machine::{commit, compiler, cores, day, processor};
 use crate::numbers::median;
 use serde::{Deserialize, Serialize};
-use std::fmt::Write as _;
 
 /// The name of keyqueue in all tables and charts.
 pub const OURS: &str = "keyqueue";
@@ -140,6 +139,14 @@ pub struct Bytes {
 }
 
 impl Times {
+    /// One more round of a subject.
+    pub fn note(&mut self, subject: &str, ns: f64) {
+        match self.subjects.iter_mut().find(|known| known.name == subject) {
+            Some(known) => known.ns.push(ns),
+            None => self.subjects.push(Subject { name: subject.into(), ns: vec![ns] }),
+        }
+    }
+
     pub fn subject(&self, name: &str) -> Option<&Subject> {
         self.subjects.iter().find(|subject| subject.name == name)
     }
@@ -191,15 +198,11 @@ enum Line {
 
 impl Results {
     pub fn to_lines(&self) -> String {
-        let mut text = String::new();
-        let run = [Line::Run(self.run.clone())].into_iter();
-        let times = self.times.iter().cloned().map(Line::Times);
-        let spreads = self.spreads.iter().cloned().map(Line::Spread);
-        let bytes = self.bytes.iter().cloned().map(Line::Bytes);
-        for line in run.chain(times).chain(spreads).chain(bytes) {
-            writeln!(text, "{}", serde_json::to_string(&line).expect("plain data")).unwrap();
-        }
-        text
+        let mut lines = vec![Line::Run(self.run.clone())];
+        lines.extend(self.times.iter().cloned().map(Line::Times));
+        lines.extend(self.spreads.iter().cloned().map(Line::Spread));
+        lines.extend(self.bytes.iter().cloned().map(Line::Bytes));
+        lines.iter().map(|line| serde_json::to_string(line).expect("plain data") + "\n").collect()
     }
 
     pub fn from_lines(text: &str) -> serde_json::Result<Self> {
@@ -240,129 +243,5 @@ impl Results {
 
     pub fn spreads<'a>(&'a self, section: &'a str, what: &'a str) -> impl Iterator<Item = &'a Spread> {
         self.spreads.iter().filter(move |spread| spread.section == section && spread.what == what)
-    }
-}
-
-#[cfg(test)]
-pub mod tests {
-    use super::*;
-
-    fn times(section: &str, group: &str, name: &str, at: Option<u64>, times: &[(&str, f64)]) -> Times {
-        let subject = |(name, ns): &(&str, f64)| Subject { name: (*name).into(), ns: vec![*ns, ns * 3.0, ns / 2.0] };
-        Times {
-            section: section.into(),
-            group: group.into(),
-            name: name.into(),
-            figure: String::new(),
-            at,
-            target: Some(1.0),
-            rivals: vec![times[1].0.into(), times[2].0.into()],
-            subjects: times.iter().map(subject).collect(),
-        }
-    }
-
-    fn spread(section: &str, what: &str, subject: &str, scale: u64) -> Spread {
-        let at = |percentile: f64| (scale as f64 * (100.0 + 100.0 / (100.001 - percentile))).round();
-        let curve = Spread::percentiles(10_000).map(|percentile| (percentile, at(percentile))).collect();
-        let [section, what, subject] = [section, what, subject].map(String::from);
-        Spread {
-            section,
-            what: what.clone(),
-            subject,
-            count: 10_000,
-            curve,
-            beside: (what == "flood").then_some(2.5e6),
-        }
-    }
-
-    /// Invented data for every section.
-    pub fn made_up() -> Results {
-        let run = Run { machine: "a <machine> & more".into(), rounds: 3, few_rounds: 1, ..Run::default() };
-        let mut results = Results { run, ..Results::default() };
-        let four = |ours, first, second, third| {
-            [(OURS, ours), ("parking_lot mutex", first), ("std mutex", second), ("DashMap + SegQueue", third)]
-        };
-        results.times = vec![
-            times("queue", "cycle u64", "1 keys", None, &four(50.0, 60.0, 180.0, 80.0)),
-            times("queue", "fill, drain", "300000 keys", None, &four(120.0, 90.0, 250.0, 160.0)),
-            times("parts", "", "1", Some(1), &[("cycle", 50.0), ("parts", 60.0), ("parts", 60.0)]),
-            times("delays", "", "insert, 1 threads", None, &four(200.0, 300.0, 170.0, 190.0)),
-            times("limiters", "bucket", "refused", None, &[(OURS, 25.0), ("governor", 24.0), ("other", 32.0)]),
-            times("limiters", "retry", "in waves", None, &[(OURS, 470.0), ("heap", 1100.0), ("DelayQueue", 1400.0)]),
-        ];
-        for (at, drop) in [(1, 1.0), (2, 1.5), (16, 1.6), (512, 2.0)] {
-            let name = format!("{at} threads");
-            results.times.push(times("threads", "", &name, Some(at), &four(50.0 * drop, 60.0 * drop, 180.0, 81.0)));
-            results.times.push(times("pairs", "", &name, Some(at), &four(90.0 * drop, 60.0 * drop, 180.0, 81.0)));
-        }
-        for group in ["fill", "touch", "delays"] {
-            for at in [10, 1000, 10_000_000] {
-                let ns = 10.0 * (at as f64).log10();
-                results.times.push(times("keys", group, "", Some(at), &four(ns, 2.0 * ns, 3.0 * ns, 4.0 * ns)));
-            }
-        }
-        for group in ["priorities", "groups"] {
-            results.times.push(times("order", group, "ring", None, &four(50.0, 60.0, 180.0, 80.0)));
-        }
-        let shards = |name: &'static str| name.replace(OURS, "keyqueue, 1 shard");
-        results.times.push(times("shards", "", "ring, 2 threads", None, &four(50.0, 60.0, 180.0, 80.0)));
-        results.times.last_mut().unwrap().subjects[0].name = shards(OURS);
-        results.apart = vec![Run { command: "--bin shards".into(), ..Run::default() }];
-        for name in ["turn and clock, 32 threads", "ring, 2 threads"] {
-            results.times.push(times("tails", "", name, None, &four(50.0, 60.0, 180.0, 80.0)));
-        }
-        for group in ["metrics", "workers"] {
-            results.times.push(times(group, "loop", "1 keys", None, &[("plain", 50.0), ("a", 60.0), ("b", 80.0)]));
-        }
-        for (section, what) in [
-            ("latency", "wake-up"),
-            ("latency", "under load"),
-            ("lateness", "quiet"),
-            ("lateness", "flood"),
-            ("shards", "wake-up"),
-            ("tails", "get, 32 threads"),
-            ("tails", "add, 32 threads"),
-            ("tails", "turn, 32 threads"),
-            ("tails", "get, 2 threads"),
-        ] {
-            for (subject, scale) in [(OURS, 100), ("parking_lot mutex", 110), ("a bare thread", 90)] {
-                results.spreads.push(spread(section, what, subject, scale));
-            }
-        }
-        for what in ["queued", "delayed"] {
-            for (subject, bytes) in [(OURS, 50.0), ("std mutex", 71.25)] {
-                let (what, subject) = (what.into(), subject.into());
-                results.bytes.push(Bytes { what, subject, keys: 1_000_000, bytes });
-            }
-        }
-        results
-    }
-
-    #[test]
-    fn written_results_are_read_back() {
-        let results = made_up();
-        let text = results.to_lines();
-        assert_eq!(Results { apart: results.apart.clone(), ..Results::from_lines(&text).unwrap() }, results);
-        let lines = 1 + results.times.len() + results.spreads.len() + results.bytes.len();
-        assert_eq!(text.lines().count(), lines);
-    }
-
-    #[test]
-    fn ratios_are_of_medians_and_the_fastest_rival_counts() {
-        let results = made_up();
-        let [cycle, fill] = &results.times[..2] else { panic!() };
-        assert_eq!(cycle.ratio("std mutex"), Some(3.6));
-        assert_eq!(cycle.least_ratio(), Some(1.2));
-        assert!(!cycle.missed());
-        assert_eq!(fill.least_ratio(), Some(0.75));
-        assert!(fill.missed());
-        assert_eq!(fill.ratio("not there"), None);
-        assert_eq!((cycle.subjects[0].median(), cycle.subjects[0].least()), (50.0, 25.0));
-    }
-
-    #[test]
-    fn a_spread_has_only_percentiles_that_four_values_exceed() {
-        let last = |count| Spread::percentiles(count).collect::<Vec<_>>().into_iter().rev().take(2).collect::<Vec<_>>();
-        assert_eq!([last(1000), last(5000)], [[100.0, 99.5], [100.0, 99.9]]);
     }
 }

@@ -60,7 +60,7 @@ macro_rules! kube {
 
 macro_rules! delayed {
     ($queue:ty, $keys:expr, $moves:expr) => {
-        (<$queue as Manual<u64>>::NAME, once(move || moved::<$queue>($keys, $moves)))
+        (<$queue as Manual>::NAME, once(move || moved::<$queue>($keys, $moves)))
     };
 }
 
@@ -163,12 +163,12 @@ pub fn sizes(max: u64) -> Vec<(u64, Workload)> {
     for keys in sizes {
         let ops = SIZES_OPS.max(keys / 10);
         let subjects = vec![
-            delayed!(ManualOurs<u64>, keys, ops),
-            delayed!(ManualHeap<u64>, keys, ops),
-            delayed!(ManualTask<u64>, keys, ops),
-            delayed!(ManualWheel<u64>, keys, ops),
+            delayed!(ManualOurs, keys, ops),
+            delayed!(ManualHeap, keys, ops),
+            delayed!(ManualTask, keys, ops),
+            delayed!(ManualWheel, keys, ops),
             #[cfg(feature = "kube")]
-            delayed!(crate::delays::ManualKube<u64>, keys, ops),
+            delayed!(crate::delays::ManualKube, keys, ops),
         ];
         list.push((keys, workload("delays", name(keys), None, ops, subjects)));
     }
@@ -180,19 +180,6 @@ mod tests {
     use super::*;
     use crate::rivals::{Papaya, Scc};
     use crate::{Key, Subject};
-
-    #[test]
-    fn each_workload_runs_on_each_subject() {
-        let scaled = threads(2000).into_iter().chain(pairs(2000)).map(|(_, workload)| workload);
-        let sized = sizes(1000).into_iter().map(|(_, workload)| workload);
-        all(2000).into_iter().chain(scaled).chain(sized).for_each(|workload| workload.try_out());
-    }
-
-    #[test]
-    fn the_biggest_size_is_the_last() {
-        let keys: Vec<u64> = sizes(100_000).into_iter().map(|(keys, _)| keys).collect();
-        assert_eq!(keys, [10, 100, 1000, 10_000, 100_000].repeat(3));
-    }
 
     /// Three keys are added twice each, and the first once more while it is processed: how often each is handed out.
     fn handed_out<K: Key, Q: Subject<K>>() -> [usize; 3] {

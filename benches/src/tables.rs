@@ -1,54 +1,60 @@
 //! The tables of the two pages. A table without data is empty.
 
-use crate::markdown::Table;
+use crate::markdown::{Table, words};
 use crate::matrix::tables::{best_and_worst, summary};
 use crate::numbers::{figures, geometric_mean, short};
 use crate::results::{OURS, Results, Run, Spread, Subject, Times, is_ours, is_rival};
+use itertools::Itertools;
 
 /// The highest acceptable ratio of the p99 to that of a bare parked thread.
 const QUIET_TARGET: f64 = 1.5;
 /// The highest acceptable ratio of the p99 under the flood to that of the quiet run.
 const FLOOD_TARGET: f64 = 2.0;
 
+/// The percentiles in the tables, and those of single calls. 100 is the maximum.
+const PERCENTILES: [f64; 7] = [50.0, 90.0, 95.0, 97.5, 99.0, 99.9, 100.0];
+const TAIL: [f64; 6] = [50.0, 90.0, 99.0, 99.9, 99.99, 100.0];
+
 pub fn run(results: &Results) -> String {
-    let run = &results.run;
+    let Run { machine, commit, compiler, command, quick, .. } = &results.run;
     let mut table = Table::new(["", ""]);
-    table.row(["machine", &run.machine]);
-    table.row(["commit", &run.commit]);
-    table.row(["compiler", &run.compiler]);
-    table.row(["command", &format!("`{}`", run.command)]);
-    let quick = "\n\n**A quick run**: few rounds of little work. It shows that everything runs, and little more.";
-    format!("{table}{}", if run.quick { quick } else { "" })
+    table.row(["machine", machine]);
+    table.row(["commit", commit]);
+    table.row(["compiler", compiler]);
+    table.row(["command", &format!("`{command}`")]);
+    let remark = "\n\n**A quick run**: few rounds of little work. It shows that everything runs, and little more.";
+    format!("{table}{}", if *quick { remark } else { "" })
+}
+
+/// Where a binary apart from the report has run.
+pub fn run_of(results: &Results, command: &str) -> String {
+    let run = results.apart(command);
+    if run.machine.is_empty() { String::new() } else { format!("{}, commit {}", run.machine, run.commit) }
 }
 
 /// The queues: one ratio, to the faster of the rivals.
 pub fn workloads(results: &Results) -> String {
-    let rows: Vec<_> = results.times("queue").collect();
+    let rows = results.times("queue").collect_vec();
     let names = subjects(&rows);
-    let mut table =
-        Table::new(["workload", ""].into_iter().chain(names.iter().copied()).chain(["ratio", "target", ""]));
-    for times in &rows {
-        let words = [times.group.clone(), times.name.clone()];
-        table.row(words.into_iter().chain(cells(times, &names)).chain([
-            bold(times.least_ratio()),
-            target(times),
-            verdict(times),
-        ]));
+    let mut table = Table::new([words(["workload", ""]), words(&names), words(["ratio", "target", ""])].concat());
+    for times in rows {
+        let ratio = vec![bold(times.least_ratio())];
+        table.row([words([&times.group, &times.name]), medians(times, &names), ratio, verdict(times)].concat());
     }
     table.to_string()
 }
 
 pub fn mean(results: &Results) -> String {
-    let ratios: Vec<_> = results.times("queue").filter_map(Times::least_ratio).collect();
-    match &ratios[..] {
-        [] => String::new(),
-        ratios => format!("Geometric mean of the ratios: **{:.2}** (target 1.5).", geometric_mean(ratios)),
+    let ratios = results.times("queue").filter_map(Times::least_ratio).collect_vec();
+    if ratios.is_empty() {
+        return String::new();
     }
+    format!("Geometric mean of the ratios: **{:.2}** (target 1.5).", geometric_mean(&ratios))
 }
 
 /// For each processor a table of the worst of all builds, and the best and the worst build of each workload.
 pub fn matrices(matrices: &[Results]) -> String {
-    let sections = matrices.iter().map(|matrix| {
+    let section = |matrix: &Results| {
         let Run { machine, cores, commit, compiler, rounds, ops, .. } = &matrix.run;
         let (cores, ops) = (cores.unwrap_or(0), ops.unwrap_or(0));
         format!(
@@ -57,8 +63,8 @@ pub fn matrices(matrices: &[Results]) -> String {
             summary(matrix),
             best_and_worst(matrix),
         )
-    });
-    sections.collect::<Vec<_>>().join("\n\n")
+    };
+    matrices.iter().map(section).join("\n\n")
 }
 
 pub fn parts(results: &Results) -> String {
@@ -71,179 +77,121 @@ pub fn parts(results: &Results) -> String {
 }
 
 /// A row for each number of threads; the last row is the throughput of the most threads divided by that of two.
-pub fn scaling(results: &Results, section: &str, unit: &str) -> String {
-    let rows: Vec<_> = results.times(section).collect();
-    let names = subjects(&rows);
-    let mut table = medians_of(unit, &rows, place);
+pub fn scaling(results: &Results, section: &str) -> String {
+    let rows = results.times(section).collect_vec();
+    let mut table = medians_of(section, &rows);
     if let (Some(two), Some(most)) = (rows.iter().find(|times| times.at == Some(2)), rows.last()) {
-        let left = |name: &&str| match (two.median(name), most.median(name)) {
-            (Some(two), Some(most)) => format!("**{:.2}**", two / most),
-            _ => "–".into(),
-        };
-        let label = format!("{} / 2", short(most.at.expect("a number of threads")));
-        table.row([label].into_iter().chain(names.iter().map(left)));
+        let left = |name: &&str| bold(two.median(name).zip(most.median(name)).map(|(two, most)| two / most));
+        let label = format!("{} / 2", first_word(most));
+        table.row([vec![label], subjects(&rows).iter().map(left).collect()].concat());
     }
     table.to_string()
 }
 
-pub fn keys(results: &Results, group: &str) -> String {
-    let rows: Vec<_> = results.times("keys").filter(|times| times.group == group).collect();
-    medians_of("keys", &rows, place).to_string()
+/// A table of medians, of all rows of a section or of those of one group.
+pub fn plain(results: &Results, section: &str, group: &str, title: &str) -> String {
+    let rows = results.times(section).filter(|times| group.is_empty() || times.group == group).collect_vec();
+    medians_of(title, &rows).to_string()
 }
 
-pub fn shards(results: &Results) -> String {
-    medians_of("", &results.times("shards").collect::<Vec<_>>(), |times| times.name.clone()).to_string()
-}
-
-/// The rings and turns of the run of tails.
-pub fn turns(results: &Results) -> String {
-    medians_of("", &results.times("tails").collect::<Vec<_>>(), |times| times.name.clone()).to_string()
+/// The same, a table for each group.
+pub fn groups(results: &Results, section: &str) -> String {
+    by_group(results, section, |group, rows| medians_of(group, rows).to_string())
 }
 
 /// For each setting a table: a row for each call and subject. The settings are in the names: "get, 2 threads".
 pub fn tails(results: &Results) -> String {
-    let mut settings = Vec::new();
-    for spread in results.spreads.iter().filter(|spread| spread.section == "tails") {
-        push_new(&mut settings, call_and_setting(spread).1);
-    }
+    let all = results.spreads.iter().filter(|spread| spread.section == "tails");
+    let all = all.map(|spread| (spread.what.split_once(", ").expect("a call and a setting"), spread)).collect_vec();
     let table = |setting: &str| {
-        let head = [setting, ""].map(str::to_owned).into_iter();
-        let mut table = Table::new(head.chain(TAIL.map(percentile_head)));
-        let mut rows: Vec<_> = results.spreads.iter().filter(|spread| spread.section == "tails").collect();
-        rows.retain(|spread| call_and_setting(spread).1 == setting);
-        rows.sort_by_key(|spread| {
-            ["get", "add", "done"].iter().position(|call| *call == call_and_setting(spread).0).unwrap_or(3)
-        });
-        for spread in rows {
-            let cells = TAIL.map(|percentile| spread.micros(percentile).map_or("–".into(), figures));
-            table.row([call_and_setting(spread).0.to_owned(), spread.subject.clone()].into_iter().chain(cells));
-        }
-        table.to_string()
+        let rows = all
+            .iter()
+            .filter(|row| row.0.1 == setting)
+            .sorted_by_key(|((call, _), _)| ["get", "add", "done"].iter().position(|known| known == call).unwrap_or(3));
+        spread_table(setting, &TAIL, rows.map(|((call, _), spread)| ([*call, &spread.subject], *spread)))
     };
-    settings.into_iter().map(table).collect::<Vec<_>>().join("\n\n")
-}
-
-fn call_and_setting(spread: &Spread) -> (&str, &str) {
-    spread.what.split_once(", ").expect("a call and a setting")
+    all.iter().map(|row| row.0.1).unique().map(table).join("\n\n")
 }
 
 /// Means beside tails, a row for each subject: its rings, and the 99.9th percentile of each call in the two harder settings.
 pub fn turns_and_tails(results: &Results) -> String {
-    let rings: Vec<_> = results.times("tails").filter(|times| times.name.starts_with("ring")).collect();
-    let names = subjects(&rings).into_iter().filter(|name| is_ours(name) || is_rival(name));
-    let mut whats = Vec::new();
-    for spread in results.spreads.iter().filter(|spread| spread.section == "tails") {
-        push_new(&mut whats, spread.what.as_str());
-    }
-    whats.retain(|what| !what.starts_with("turn") && !what.ends_with(", 2 threads"));
+    let rings = results.times("tails").filter(|times| times.name.starts_with("ring")).collect_vec();
+    let spreads = results.spreads.iter().filter(|spread| spread.section == "tails");
+    let calls = spreads.map(|spread| spread.what.as_str()).unique();
+    let calls = calls.filter(|what| !what.starts_with("turn") && !what.ends_with(", 2 threads")).collect_vec();
     let head = rings.iter().map(|times| format!("{}, ns", times.name));
-    let mut table = Table::new(
-        [String::new()].into_iter().chain(head).chain(whats.iter().map(|what| format!("{what}, p99.9, µs"))),
-    );
-    for name in names {
-        let mean = rings.iter().map(|times| times.median(name).map_or("–".into(), figures));
-        let tail = whats.iter().map(|what| {
+    let head = head.chain(calls.iter().map(|what| format!("{what}, p99.9, µs")));
+    let mut table = Table::new([words([""]), head.collect()].concat());
+    for name in subjects(&rings).into_iter().filter(|name| is_ours(name) || is_rival(name)) {
+        let means = rings.iter().map(|times| cell(times.median(name)));
+        let tails = calls.iter().map(|what| {
             let spread = results.spreads("tails", what).find(|spread| spread.subject == name);
-            spread.and_then(|spread| spread.micros(99.9)).map_or("–".into(), figures)
+            cell(spread.and_then(|spread| spread.micros(99.9)))
         });
-        table.row([name.to_owned()].into_iter().chain(mean).chain(tail));
+        table.row([words([name]), means.chain(tails).collect()].concat());
     }
     table.to_string()
-}
-
-pub fn order(results: &Results) -> String {
-    by_group(results, "order", |group, rows| medians_of(group, rows, |times| times.name.clone()).to_string())
-}
-
-/// Where a binary apart from the report has run.
-pub fn run_of(results: &Results, command: &str) -> String {
-    let run = results.apart(command);
-    if run.machine.is_empty() { String::new() } else { format!("{}, commit {}", run.machine, run.commit) }
-}
-
-/// The number of threads, pairs or keys.
-fn place(times: &Times) -> String {
-    short(times.at.expect("a place on the axis"))
-}
-
-/// A row of medians for each workload.
-fn medians_of(title: &str, rows: &[&Times], first: impl Fn(&Times) -> String) -> Table {
-    let names = subjects(rows);
-    let mut table = Table::new([title].into_iter().chain(names.iter().copied()));
-    for times in rows {
-        table.row([first(times)].into_iter().chain(cells(times, &names)));
-    }
-    table
 }
 
 /// Bytes per key: a row for each kind, a column for each subject.
 pub fn memory(results: &Results) -> String {
-    let (mut names, mut kinds) = (Vec::new(), Vec::new());
-    for bytes in &results.bytes {
-        push_new(&mut names, bytes.subject.as_str());
-        push_new(&mut kinds, (bytes.what.as_str(), bytes.keys));
-    }
-    let mut table = Table::new(["bytes a key", "keys"].into_iter().chain(names.iter().copied()));
-    for (what, keys) in kinds {
-        let cell = |name: &&str| {
-            let bytes = results.bytes.iter().find(|row| row.what == what && row.keys == keys && row.subject == *name);
+    let names = results.bytes.iter().map(|bytes| &bytes.subject).unique().collect_vec();
+    let mut table = Table::new([words(["bytes a key", "keys"]), words(&names)].concat());
+    for (what, keys) in results.bytes.iter().map(|bytes| (&bytes.what, bytes.keys)).unique() {
+        let cell = |name: &&String| {
+            let bytes = results.bytes.iter().find(|row| (&row.what, row.keys, &row.subject) == (what, keys, *name));
             bytes.map_or("–".into(), |row| format!("{:.0}", row.bytes))
         };
-        table.row([what.to_owned(), short(keys)].into_iter().chain(names.iter().map(cell)));
+        table.row([words([what, &short(keys)]), names.iter().map(cell).collect()].concat());
     }
     table.to_string()
 }
 
-/// The percentiles in the tables. 100 is the maximum.
-const PERCENTILES: [f64; 7] = [50.0, 90.0, 95.0, 97.5, 99.0, 99.9, 100.0];
-
-/// The percentiles of calls.
-const TAIL: [f64; 6] = [50.0, 90.0, 99.0, 99.9, 99.99, 100.0];
+/// In microseconds: all distributions of a section, or one.
+pub fn percentiles(results: &Results, section: &str, what: &str) -> String {
+    let rows = results.spreads.iter().filter(|spread| spread.section == section);
+    let rows = rows.filter(|spread| what.is_empty() || spread.what == what).collect_vec();
+    let is_stored = |percentile: &f64| rows.iter().any(|spread| spread.micros(*percentile).is_some());
+    let shown = PERCENTILES.into_iter().filter(is_stored).collect_vec();
+    spread_table("", &shown, rows.iter().map(|spread| ([spread.what.as_str(), &spread.subject], *spread)))
+}
 
 pub fn percentile_head(percentile: f64) -> String {
     if percentile == 100.0 { "max".into() } else { format!("p{percentile}") }
 }
 
-/// In microseconds: all distributions of a section, or one.
-pub fn percentiles(results: &Results, section: &str, what: &str) -> String {
-    let rows: Vec<_> = results.spreads.iter().filter(|spread| spread.section == section).collect();
-    let rows: Vec<_> = rows.into_iter().filter(|spread| what.is_empty() || spread.what == what).collect();
-    let stored = |percentile: &f64| rows.iter().any(|spread| spread.micros(*percentile).is_some());
-    let shown: Vec<_> = PERCENTILES.into_iter().filter(stored).collect();
-    let head = ["", ""].map(str::to_owned).into_iter();
-    let mut table = Table::new(head.chain(shown.iter().map(|percentile| percentile_head(*percentile))));
-    for spread in rows {
-        let cells = shown.iter().map(|percentile| spread.micros(*percentile).map_or("–".into(), figures));
-        table.row([spread.what.clone(), spread.subject.clone()].into_iter().chain(cells));
-    }
+fn micros(spread: &Spread, percentiles: &[f64]) -> Vec<String> {
+    percentiles.iter().map(|percentile| cell(spread.micros(*percentile))).collect()
+}
+
+fn spread_table<'a>(title: &str, shown: &[f64], rows: impl Iterator<Item = ([&'a str; 2], &'a Spread)>) -> String {
+    let mut table = Table::new([words([title, ""]), shown.iter().copied().map(percentile_head).collect()].concat());
+    rows.for_each(|(names, spread)| table.row([words(names), micros(spread, shown)].concat()));
     table.to_string()
 }
 
 pub fn lateness(results: &Results) -> String {
-    let head = ["", ""].map(str::to_owned).into_iter().chain(PERCENTILES.map(percentile_head));
-    let ends = ["target p99", "", "other threads, millions a second"].map(str::to_owned);
-    let mut table = Table::new(head.chain(ends));
-    let p99 = |what, subject| {
-        results
-            .spreads("lateness", what)
-            .find(|spread| spread.subject == subject)
-            .and_then(|spread| spread.micros(99.0))
-    };
-    for (what, most) in [
+    let ends = words(["target p99", "", "other threads, millions a second"]);
+    let mut table = Table::new([words(["", ""]), PERCENTILES.map(percentile_head).into(), ends].concat());
+    let p99 = |what, subject| results.spreads("lateness", what).find(|spread| spread.subject == subject)?.micros(99.0);
+    let bounds = [
         ("quiet", p99("quiet", "a bare thread").map(|bare| QUIET_TARGET * bare)),
         ("flood", p99("quiet", OURS).map(|quiet| FLOOD_TARGET * quiet)),
-    ] {
+    ];
+    for (what, most) in bounds {
         for spread in results.spreads("lateness", what) {
-            let cells = PERCENTILES.map(|percentile| spread.micros(percentile).map_or("–".into(), figures));
-            let (target, verdict) = match most {
-                Some(most) if spread.subject == OURS => {
-                    (format!("{most:.0}"), if spread.micros(99.0) > Some(most) { "missed" } else { "" })
-                }
-                _ => (String::new(), ""),
-            };
-            let beside = spread.beside.map_or(String::new(), |beside| format!("{:.2}", beside / 1e6));
-            let words = [spread.subject.clone(), spread.what.clone()].into_iter();
-            table.row(words.chain(cells).chain([target, verdict.into(), beside]));
+            let most = most.filter(|_| spread.subject == OURS);
+            let is_missed = most.is_some_and(|most| spread.micros(99.0) > Some(most));
+            table.row(
+                [
+                    words([&spread.subject, &spread.what]),
+                    micros(spread, &PERCENTILES),
+                    vec![most.map_or(String::new(), |most| format!("{most:.0}"))],
+                    words([if is_missed { "missed" } else { "" }]),
+                    vec![spread.beside.map_or(String::new(), |beside| format!("{:.2}", beside / 1e6))],
+                ]
+                .concat(),
+            );
         }
     }
     table.to_string()
@@ -251,7 +199,7 @@ pub fn lateness(results: &Results) -> String {
 
 /// Delays in one table, limiters in one for each group: a ratio to each rival.
 pub fn delays(results: &Results) -> String {
-    against_each("delays", &results.times("delays").collect::<Vec<_>>())
+    against_each("delays", &results.times("delays").collect_vec())
 }
 
 pub fn limiters(results: &Results) -> String {
@@ -263,7 +211,7 @@ pub fn costs(results: &Results, section: &str) -> String {
 }
 
 pub fn scrape(results: &Results) -> String {
-    let rows: Vec<_> = results.times("metrics scrape").collect();
+    let rows = results.times("metrics scrape").collect_vec();
     let [report, scrape] = &rows[..] else { return String::new() };
     format!(
         "Where it is reported: a `MetricsObserver`'s report after {} keys takes **{:.1}** ns for each of them, and\n\
@@ -275,25 +223,24 @@ pub fn scrape(results: &Results) -> String {
 }
 
 fn by_group(results: &Results, section: &str, table: impl Fn(&str, &[&Times]) -> String) -> String {
-    let rows: Vec<_> = results.times(section).collect();
-    let mut groups = Vec::new();
-    rows.iter().for_each(|times| push_new(&mut groups, times.group.as_str()));
-    let tables = groups.into_iter().map(|group| {
-        let rows: Vec<_> = rows.iter().copied().filter(|times| times.group == group).collect();
-        table(group, &rows)
-    });
-    tables.collect::<Vec<_>>().join("\n\n")
+    let rows = results.times(section).into_group_map_by(|times| &times.group);
+    let groups = results.times(section).map(|times| &times.group).unique();
+    groups.map(|group| table(group, &rows[group])).join("\n\n")
 }
 
-fn against_each(title: &str, rows: &[&Times]) -> String {
+/// The head of a table of ratios: words, the subjects, the ratios to all but the first.
+fn ratio_head<const N: usize>(first: [&str; N], names: &[&str]) -> Vec<String> {
+    let ratios = names.iter().skip(1).map(|name| format!("ratio, {name}")).collect();
+    [words(first), words(names), ratios, words(["target", ""])].concat()
+}
+
+/// A table of these rows, with the ratio of each subject to the first.
+pub fn against_each(title: &str, rows: &[&Times]) -> String {
     let names = subjects(rows);
-    let ratios = names.iter().skip(1).map(|name| format!("ratio, {name}"));
-    let head = [title, ""].map(str::to_owned).into_iter().chain(names.iter().map(|name| (*name).into())).chain(ratios);
-    let mut table = Table::new(head.chain(["target", ""].map(Into::into)));
+    let mut table = Table::new(ratio_head([title, ""], &names));
     for times in rows {
-        let words = [times.name.clone(), times.figure.clone()];
-        let ratios = names.iter().skip(1).map(|name| bold(times.ratio(name)));
-        table.row(words.into_iter().chain(cells(times, &names)).chain(ratios).chain([target(times), verdict(times)]));
+        let ratios = names.iter().skip(1).map(|name| bold(times.ratio(name))).collect();
+        table.row([words([&times.name, &times.figure]), medians(times, &names), ratios, verdict(times)].concat());
     }
     table.to_string()
 }
@@ -301,47 +248,52 @@ fn against_each(title: &str, rows: &[&Times]) -> String {
 /// Each subject's time divided by that of the first, from medians, and in brackets from the shortest rounds. The target is an upper
 /// bound.
 fn against_first(title: &str, rows: &[&Times]) -> String {
-    let names = subjects(rows);
-    let ratios = names.iter().skip(1).map(|name| format!("ratio, {name}"));
-    let head = [title.to_owned()].into_iter().chain(names.iter().map(|name| (*name).into())).chain(ratios);
-    let mut table = Table::new(head.chain(["target", ""].map(Into::into)));
+    let mut table = Table::new(ratio_head([title], &subjects(rows)));
     for times in rows {
-        let cell = |subject: &Subject| format!("{:.1} ({:.1})", subject.median(), subject.least());
-        let first = &times.subjects[0];
-        let ratio = |subject: &Subject| (subject.median() / first.median(), subject.least() / first.least());
-        let others = &times.subjects[1..];
-        let too_long = |subject: &&Subject| {
-            times.rivals.contains(&subject.name) && times.target.is_some_and(|target| ratio(subject).0 > target)
+        let (first, others) = times.subjects.split_first().expect("a subject");
+        let times_of = |subject: &Subject| format!("{:.1} ({:.1})", subject.median(), subject.least());
+        let ratio = |subject: &Subject| subject.median() / first.median();
+        let ratios = |subject| format!("**{:.2}** ({:.2})", ratio(subject), subject.least() / first.least());
+        let is_missed = |subject: &&Subject| {
+            times.rivals.contains(&subject.name) && times.target.is_some_and(|target| ratio(subject) > target)
         };
-        let missed: Vec<_> = others.iter().filter(too_long).map(|subject| subject.name.as_str()).collect();
-        let verdict = match missed.len() {
-            0 => String::new(),
-            _ if others.len() == 1 => "missed".into(),
-            _ => format!("missed: {}", missed.join(", ")),
+        let missed = others.iter().filter(is_missed).map(|subject| &subject.name).join(", ");
+        let verdict = match others.len() {
+            _ if missed.is_empty() => missed,
+            1 => "missed".into(),
+            _ => format!("missed: {missed}"),
         };
-        let ratios = others.iter().map(ratio).map(|(median, least)| format!("**{median:.2}** ({least:.2})"));
-        let words = [times.name.clone()].into_iter().chain(times.subjects.iter().map(cell));
-        table.row(words.chain(ratios).chain([target(times), verdict]));
+        let cells = times.subjects.iter().map(times_of).chain(others.iter().map(ratios));
+        table.row([words([&times.name]), cells.collect(), vec![target(times), verdict]].concat());
     }
     table.to_string()
 }
 
 /// All subjects of these rows, in the order in which they first come.
-fn subjects<'a>(rows: &[&'a Times]) -> Vec<&'a str> {
-    let mut names = Vec::new();
-    rows.iter().flat_map(|times| &times.subjects).for_each(|subject| push_new(&mut names, subject.name.as_str()));
-    names
+pub fn subjects<'a>(rows: &[&'a Times]) -> Vec<&'a str> {
+    rows.iter().flat_map(|times| &times.subjects).map(|subject| subject.name.as_str()).unique().collect()
 }
 
-fn push_new<T: PartialEq>(list: &mut Vec<T>, item: T) {
-    if !list.contains(&item) {
-        list.push(item);
-    }
+/// A row of medians for each workload.
+fn medians_of(title: &str, rows: &[&Times]) -> Table {
+    let names = subjects(rows);
+    let mut table = Table::new([words([title]), words(&names)].concat());
+    rows.iter().for_each(|times| table.row([vec![first_word(times)], medians(times, &names)].concat()));
+    table
 }
 
-/// Medians; a dash for a subject that cannot do the work.
-fn cells(times: &Times, names: &[&str]) -> Vec<String> {
-    names.iter().map(|name| times.median(name).map_or("–".into(), figures)).collect()
+/// The number of threads, pairs or keys, if there is one; or the name.
+fn first_word(times: &Times) -> String {
+    times.at.map_or_else(|| times.name.clone(), short)
+}
+
+fn medians(times: &Times, names: &[&str]) -> Vec<String> {
+    names.iter().map(|name| cell(times.median(name))).collect()
+}
+
+/// A dash for a subject that cannot do the work.
+fn cell(value: Option<f64>) -> String {
+    value.map_or("–".into(), figures)
 }
 
 fn bold(ratio: Option<f64>) -> String {
@@ -352,61 +304,6 @@ fn target(times: &Times) -> String {
     times.target.map_or("–".into(), |target| target.to_string())
 }
 
-fn verdict(times: &Times) -> String {
-    if times.missed() { "missed".into() } else { String::new() }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::results::tests::made_up;
-
-    fn has(text: &str, line: &str) {
-        assert!(text.lines().any(|other| other == line), "no {line} in\n{text}");
-    }
-
-    #[test]
-    fn ratios_targets_and_misses_are_in_the_rows() {
-        let results = made_up();
-        let text = workloads(&results);
-        has(&text, "| cycle u64 | 1 keys | 50.0 | 60.0 | 180 | 80.0 | **1.20** | 1 |  |");
-        has(&text, "| fill, drain | 300000 keys | 120 | 90.0 | 250 | 160 | **0.75** | 1 | missed |");
-        assert_eq!(mean(&results), "Geometric mean of the ratios: **0.95** (target 1.5).");
-        has(
-            &delays(&results),
-            "| insert, 1 threads |  | 200 | 300 | 170 | 190 | **1.50** | **0.85** | **0.95** | 1 | missed |",
-        );
-        assert_eq!(limiters(&results).matches("| target |").count(), 2);
-        has(
-            &costs(&results, "workers"),
-            "| 1 keys | 50.0 (25.0) | 60.0 (30.0) | 80.0 (40.0) | **1.20** (1.20) | **1.60** (1.60) | 1 | missed: a, b |",
-        );
-    }
-
-    #[test]
-    fn a_subject_that_cannot_do_the_work_has_a_dash() {
-        let mut results = made_up();
-        results.times[1].subjects.remove(3);
-        has(&workloads(&results), "| fill, drain | 300000 keys | 120 | 90.0 | 250 | – | **0.75** | 1 | missed |");
-        assert_eq!(workloads(&Results::default()), "");
-    }
-
-    #[test]
-    fn the_last_row_compares_the_throughput_of_the_most_threads_with_that_of_two() {
-        let text = scaling(&made_up(), "threads", "threads");
-        has(&text, "| 512 | 100 | 120 | 180 | 81.0 |");
-        has(&text, "| 512 / 2 | **0.75** | **0.75** | **1.00** | **1.00** |");
-    }
-
-    #[test]
-    fn lateness_is_compared_with_the_bare_thread_and_the_quiet_run() {
-        let mut results = made_up();
-        has(&lateness(&results), "| keyqueue | quiet | 10.2 | 11.0 | 12.0 | 14.0 | 20.0 | 109 | 10010 | 27 |  |  |");
-        for spread in &mut results.spreads {
-            if spread.section == "lateness" && spread.what == "flood" {
-                spread.curve.iter_mut().for_each(|point| point.1 *= 3.0);
-            }
-        }
-        assert!(lateness(&results).contains("| missed | 2.50 |"));
-    }
+fn verdict(times: &Times) -> Vec<String> {
+    vec![target(times), if times.missed() { "missed".into() } else { String::new() }]
 }

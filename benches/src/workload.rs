@@ -41,19 +41,4 @@ impl Workload {
     pub fn rivals(&self) -> impl Iterator<Item = &'static str> {
         self.subjects[1..][..self.rivals].iter().map(|(name, _)| *name)
     }
-
-    /// Group and name.
-    pub fn label(&self) -> String {
-        [self.group, &self.name].join(" ").trim().to_owned()
-    }
-
-    /// Runs it once on each subject. The workloads check the number of keys that were handed out, and of those that are left.
-    ///
-    /// # Panics
-    /// If a run gives more or fewer times than the workload has figures.
-    pub fn try_out(&self) {
-        for (subject, run) in &self.subjects {
-            assert_eq!(run().len(), self.figures.len(), "{}, {subject}", self.label());
-        }
-    }
 }

@@ -30,12 +30,6 @@ pub trait Limiter<K>: Sync {
     fn num_requeues(&self, key: &K) -> u64;
 }
 
-/// A rival: see the head of this file.
-pub struct ParkingLotLimiter<K>(parking_lot::Mutex<HashMap<K, u32, RandomState>>);
-
-/// A rival: see the head of this file.
-pub struct StdLimiter<K>(std::sync::Mutex<HashMap<K, u32>>);
-
 /// The delay after `failures` earlier failures. Computed in whole nanoseconds, which is faster than a `Duration` times a number.
 #[inline]
 pub fn delay(failures: u32) -> Duration {
@@ -77,47 +71,38 @@ impl<K: Key> Limiter<K> for ItemExponentialFailure<K> {
     }
 }
 
-impl<K: Key> Limiter<K> for ParkingLotLimiter<K> {
-    fn make() -> Self {
-        Self(parking_lot::Mutex::default())
-    }
+macro_rules! rival {
+    ($name:ident, $mutex:ty, |$lock:ident| $guard:expr) => {
+        /// A rival: see the head of this file.
+        pub struct $name<K>($mutex);
 
-    #[inline]
-    fn when(&self, key: &K) -> Duration {
-        let failures = count(&mut self.0.lock(), key);
-        delay(failures)
-    }
+        impl<K: Key> Limiter<K> for $name<K> {
+            fn make() -> Self {
+                Self(Default::default())
+            }
 
-    #[inline]
-    fn forget(&self, key: &K) {
-        self.0.lock().remove(key);
-    }
+            #[inline]
+            fn when(&self, key: &K) -> Duration {
+                let $lock = &self.0;
+                let failures = count(&mut $guard, key);
+                delay(failures)
+            }
 
-    fn num_requeues(&self, key: &K) -> u64 {
-        self.0.lock().get(key).map_or(0, |count| u64::from(*count))
-    }
+            #[inline]
+            fn forget(&self, key: &K) {
+                let $lock = &self.0;
+                $guard.remove(key);
+            }
+
+            fn num_requeues(&self, key: &K) -> u64 {
+                let $lock = &self.0;
+                $guard.get(key).map_or(0, |count| u64::from(*count))
+            }
+        }
+    };
 }
-
-impl<K: Key> Limiter<K> for StdLimiter<K> {
-    fn make() -> Self {
-        Self(std::sync::Mutex::default())
-    }
-
-    #[inline]
-    fn when(&self, key: &K) -> Duration {
-        let failures = count(&mut self.0.lock().unwrap(), key);
-        delay(failures)
-    }
-
-    #[inline]
-    fn forget(&self, key: &K) {
-        self.0.lock().unwrap().remove(key);
-    }
-
-    fn num_requeues(&self, key: &K) -> u64 {
-        self.0.lock().unwrap().get(key).map_or(0, |count| u64::from(*count))
-    }
-}
+rival!(ParkingLotLimiter, parking_lot::Mutex<HashMap<K, u32, RandomState>>, |mutex| mutex.lock());
+rival!(StdLimiter, std::sync::Mutex<HashMap<K, u32>>, |mutex| mutex.lock().unwrap());
 
 /// The first `keys` keys, in `count` random orders.
 pub fn orders<K: Key>(keys: u64, count: u64) -> Vec<Vec<K>> {

@@ -46,8 +46,7 @@ pub fn duplicates<K: Key, Q: Subject<K>>(keys: u64, threads: u64, adds: u64) -> 
 
 /// Each thread gets a key, adds it again and calls done. There are `keys` keys.
 pub fn ring<K: Key, Q: Subject<K>>(keys: u64, threads: u64, turns: u64) -> Duration {
-    let queue = Q::make();
-    (0..keys).for_each(|n| queue.add(K::nth(n)));
+    let queue: Q = with_queued_keys(keys);
     let time = timed(threads, |_| {
         for _ in 0..turns / threads {
             queue.process(|queue, key| queue.add(key.clone()));
@@ -109,18 +108,7 @@ pub fn unique<K: Key, Q: Subject<K>>(pairs: u64, backlog: u64, keys: u64) -> Dur
 
 /// Fills the queue with new keys, then drains it.
 pub fn fill_and_drain<K: Key, Q: Subject<K>>(keys: u64) -> Duration {
-    let queue = Q::make();
-    let keys: Vec<K> = (0..keys).map(K::nth).collect();
-    let start = Instant::now();
-    for key in &keys {
-        queue.add(key.clone());
-    }
-    for _ in &keys {
-        queue.process(|_, key| _ = std::hint::black_box(key));
-    }
-    let time = start.elapsed();
-    assert_eq!(left(&queue), 0);
-    time
+    refill::<K, Q>(keys, 1)
 }
 
 /// Fills and drains one queue `rounds` times. The keys are not made beforehand: 10 million would fill the caches.

@@ -1,6 +1,4 @@
-//! Instruction counts of keyqueue's hot paths: what the benchmarks in `gungraun/` and the comparison in `main.rs` share.
-
-pub mod counts;
+//! Instruction counts of keyqueue's hot paths: what the benchmarks in `gungraun/` and `main.rs` share.
 
 use ahash::random_state::{RandomSource, set_random_source};
 

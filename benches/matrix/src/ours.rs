@@ -1,13 +1,10 @@
 //! Workloads that only keyqueue runs: the ways to write a worker's loop, as users of the crate write them, and delays.
 
 use common::threads::timed;
+use futures_executor::block_on;
 use keyqueue::{Clock, Driver, Item, WorkQueue};
 use std::hint::black_box;
-use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Context, Poll, Wake, Waker};
-use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
 /// Keys in the queue.
@@ -114,25 +111,4 @@ fn filled() -> WorkQueue<u64> {
     let queue = WorkQueue::new();
     queue.add_all(0..KEYS);
     queue
-}
-
-/// Runs a future on this thread, which parks while the future waits.
-fn block_on<T>(future: impl Future<Output = T>) -> T {
-    struct Unpark(Thread);
-
-    impl Wake for Unpark {
-        fn wake(self: Arc<Self>) {
-            self.0.unpark();
-        }
-    }
-
-    let waker = Waker::from(Arc::new(Unpark(thread::current())));
-    let mut context = Context::from_waker(&waker);
-    let mut future = pin!(future);
-    loop {
-        match future.as_mut().poll(&mut context) {
-            Poll::Ready(output) => return output,
-            Poll::Pending => thread::park(),
-        }
-    }
 }

@@ -88,18 +88,3 @@ pub fn all(ops: u64) -> Vec<Workload> {
 fn threaded(group: &str, threads: u64) -> String {
     format!("{group}, {threads} thread{}", if threads == 1 { "" } else { "s" })
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// The workloads check themselves.
-    #[test]
-    fn each_workload_runs_on_each_subject() {
-        for Workload { name, subjects } in all(5000) {
-            for (subject, run) in subjects {
-                assert!(run() > 0.0, "{name}, {subject}");
-            }
-        }
-    }
-}

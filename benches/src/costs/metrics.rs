@@ -125,10 +125,7 @@ impl<const WAY: usize> Subject<u64> for Observed<WAY> {
 }
 
 /// A thread that scrapes a queue at intervals, and once more when this is dropped, so that no run leaves work for the next.
-struct Scraper {
-    alive: Option<Sender<()>>,
-    thread: Option<JoinHandle<()>>,
-}
+struct Scraper(Option<(Sender<()>, JoinHandle<()>)>);
 
 impl Scraper {
     fn start(queue: WorkQueue<u64>, exporter: &'static PrometheusHandle) -> Self {
@@ -141,15 +138,15 @@ impl Scraper {
                 black_box(exporter.render());
             }
         });
-        Self { alive: Some(alive), thread: Some(thread) }
+        Self(Some((alive, thread)))
     }
 }
 
 impl Drop for Scraper {
     fn drop(&mut self) {
-        self.alive = None;
-        let ended = self.thread.take().map(JoinHandle::join);
-        assert!(matches!(ended, Some(Ok(()))) || thread::panicking(), "the scraper panicked");
+        let (alive, thread) = self.0.take().expect("until it is dropped");
+        drop(alive);
+        thread.join().expect("the scraper panicked");
     }
 }
 

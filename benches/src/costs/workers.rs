@@ -1,12 +1,13 @@
 //! The loop of `Workers`, compared with a loop written by hand, which catches no panics, counts nothing and cannot be stopped.
 
 use super::Spin;
-use crate::workload::{Run, Workload, once};
+use crate::workload::{Workload, once};
 use keyqueue::{Item, WorkQueue};
 use std::hint::black_box;
+use std::rc::Rc;
 use std::thread;
 use std::time::{Duration, Instant};
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::Builder;
 use tokio::task::yield_now;
 
 /// The highest acceptable ratio of the time of the loop of `Workers` to that of the loop written by hand.
@@ -65,9 +66,13 @@ async fn by_hand_async(queue: WorkQueue<u64>, handler: impl AsyncFn(&Item<'_, u6
     }
 }
 
-/// Threads that run the loop written by hand. Their start is timed too.
-pub fn threads_by_hand(keys: u64, threads: usize, work: Work) -> Duration {
+/// Threads that run the loop, written by hand or by `spawn`. Their start is timed too.
+fn threads(is_by_hand: bool, keys: u64, threads: usize, work: Work) -> Duration {
     emptied(keys, |queue| {
+        if !is_by_hand {
+            let workers = queue.workers().spawn(threads, move |item: &Item<'_, u64>| work.on(item));
+            return workers.expect("can start threads").join();
+        }
         let start = |_| {
             let queue = queue.clone();
             thread::spawn(move || by_hand(&queue, |item| work.on(item)))
@@ -77,55 +82,26 @@ pub fn threads_by_hand(keys: u64, threads: usize, work: Work) -> Duration {
     })
 }
 
-/// The same by `spawn`.
-pub fn threads_spawned(keys: u64, threads: usize, work: Work) -> Duration {
-    emptied(keys, |queue| {
-        let workers =
-            queue.workers().spawn(threads, move |item: &Item<'_, u64>| work.on(item)).expect("can start threads");
-        workers.join();
+/// The loop on this thread, written by hand or by `run`.
+fn here(is_by_hand: bool, keys: u64, work: Work) -> Duration {
+    emptied(keys, |queue| match is_by_hand {
+        true => by_hand(queue, |item| work.on(item)),
+        false => queue.workers().build().run(|item| work.on(item)),
     })
 }
 
-/// The loop written by hand, on this thread.
-pub fn here_by_hand(keys: u64, work: Work) -> Duration {
-    emptied(keys, |queue| by_hand(queue, |item| work.on(item)))
-}
-
-/// The same by `run`.
-pub fn here_run(keys: u64, work: Work) -> Duration {
-    emptied(keys, |queue| queue.workers().build().run(|item| work.on(item)))
-}
-
-fn runtime(many_threads: bool) -> Runtime {
+/// Tasks that run the loop, written by hand or by `run_async`, on a runtime that was started before.
+fn tasks(is_by_hand: bool, keys: u64, many_threads: bool, tasks: usize, work: Work) -> Duration {
     let mut builder = if many_threads { Builder::new_multi_thread() } else { Builder::new_current_thread() };
-    builder.build().expect("can start a runtime")
-}
-
-/// Tasks that run the loop written by hand, on a runtime that was started before.
-pub fn tasks_by_hand(keys: u64, many_threads: bool, tasks: usize, work: Work) -> Duration {
-    let runtime = runtime(many_threads);
-    emptied(keys, |queue| {
-        runtime.block_on(async {
-            let start = |_| {
-                let own = queue.clone();
-                tokio::spawn(by_hand_async(own, async move |item: &Item<'_, u64>| work.on_async(item).await))
-            };
-            let tasks: Vec<_> = (0..tasks).map(start).collect();
-            for task in tasks {
-                task.await.expect("a loop panicked");
-            }
-        });
-    })
-}
-
-/// The same by `run_async`.
-pub fn tasks_run(keys: u64, many_threads: bool, tasks: usize, work: Work) -> Duration {
-    let runtime = runtime(many_threads);
+    let runtime = builder.build().expect("can start a runtime");
     emptied(keys, |queue| {
         runtime.block_on(async {
             let workers = queue.workers().build();
-            let start =
-                |_| tokio::spawn(workers.run_async(async move |item: &Item<'_, u64>| work.on_async(item).await));
+            let handler = async move |item: &Item<'_, u64>| work.on_async(item).await;
+            let start = |_| match is_by_hand {
+                true => tokio::spawn(by_hand_async(queue.clone(), handler)),
+                false => tokio::spawn(workers.run_async(handler)),
+            };
             let tasks: Vec<_> = (0..tasks).map(start).collect();
             for task in tasks {
                 task.await.expect("a loop panicked");
@@ -137,42 +113,34 @@ pub fn tasks_run(keys: u64, many_threads: bool, tasks: usize, work: Work) -> Dur
 /// All workloads. A run has `ops / 4` keys.
 pub fn all(ops: u64) -> Vec<Workload> {
     let keys = ops / 4;
+    let mut list = Vec::new();
+    let mut add = |group, name, by, run: Rc<dyn Fn(bool) -> Duration>| {
+        let of = |is_by_hand| {
+            let run = Rc::clone(&run);
+            once(move || run(is_by_hand))
+        };
+        let subjects = vec![("by hand", of(true)), (by, of(false))];
+        list.push(Workload { group, name, figures: vec![("", TARGET)], ops: keys, subjects, rivals: 1 });
+    };
     // Calibrated once, so that all loops do the same work.
     let spinning = |nanos| Work { spin: Spin::lasting(Duration::from_nanos(nanos)), yields: false };
     let handlers = [0, 100, 1000].map(|nanos| (format!("{nanos} ns"), spinning(nanos)));
-    let against = |group, name, by_hand, workers: (&'static str, Run)| {
-        let subjects = vec![("by hand", by_hand), workers];
-        Workload { group, name, figures: vec![("", TARGET)], ops: keys, subjects, rivals: 1 }
-    };
-    let mut list = Vec::new();
-    for (handler, work) in &handlers {
-        let work = *work;
-        for threads in [1, 2] {
-            let name = format!("{threads} threads, {handler}");
-            let by_hand = once(move || threads_by_hand(keys, threads, work));
-            list.push(against(
-                "threads",
-                name,
-                by_hand,
-                ("`spawn`", once(move || threads_spawned(keys, threads, work))),
-            ));
+    for (handler, work) in handlers.clone() {
+        for count in [1, 2] {
+            let run = Rc::new(move |by_hand| threads(by_hand, keys, count, work));
+            add("threads", format!("{count} threads, {handler}"), "`spawn`", run);
         }
     }
-    for (handler, work) in &handlers {
-        let work = *work;
-        let by_hand = once(move || here_by_hand(keys, work));
-        list.push(against("this thread", handler.clone(), by_hand, ("`run`", once(move || here_run(keys, work)))));
+    for (handler, work) in handlers.clone() {
+        add("this thread", handler, "`run`", Rc::new(move |by_hand| here(by_hand, keys, work)));
     }
-    let [nothing, ..] = &handlers;
-    let yielding = ("0 ns, yields".to_owned(), Work { yields: true, ..nothing.1 });
+    let yielding = ("0 ns, yields".to_owned(), Work { yields: true, ..handlers[0].1 });
     for (group, many_threads) in [("tasks, current_thread", false), ("tasks, multi_thread", true)] {
         for (handler, work) in handlers.iter().chain([&yielding]) {
             let work = *work;
-            for tasks in [1, 8] {
-                let name = format!("{tasks} tasks, {handler}");
-                let by_hand = once(move || tasks_by_hand(keys, many_threads, tasks, work));
-                let run_async = once(move || tasks_run(keys, many_threads, tasks, work));
-                list.push(against(group, name, by_hand, ("`run_async`", run_async)));
+            for count in [1, 8] {
+                let run = Rc::new(move |by_hand| tasks(by_hand, keys, many_threads, count, work));
+                add(group, format!("{count} tasks, {handler}"), "`run_async`", run);
             }
         }
     }

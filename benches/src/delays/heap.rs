@@ -3,106 +3,59 @@
 //!
 //! A key that is moved or cancelled leaves its entry in the heap, where it is dropped as stale at its old deadline.
 
-use super::{Cancel, DelaySubject, Manual};
-use crate::{Key, Subject};
+use super::{DelaySubject, ManualRival, Ready, Timer};
+use crate::Subject;
 use ahash::RandomState;
-use common::mutex::Inner as Ready;
 use parking_lot::{Condvar, Mutex};
-use std::cmp::Ordering;
+use std::cmp::Reverse;
 use std::collections::hash_map::Entry;
 use std::collections::{BinaryHeap, HashMap};
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The queue with its thread.
-pub struct HeapQueue<K> {
-    shared: Arc<Shared<K>>,
-    driver: Option<thread::JoinHandle<()>>,
-}
+const NAME: &str = "heap under a mutex";
 
-/// The same queue without the thread.
-pub struct ManualHeap<K> {
-    shared: Shared<K>,
-    now: Instant,
-}
-
-struct Shared<K> {
-    inner: Mutex<Inner<K>>,
-    /// Getters wait here.
-    ready: Condvar,
-    /// The driver waits here.
-    timer: Condvar,
-}
-
-struct Inner<K> {
-    ready: Ready<K>,
-    heap: BinaryHeap<Delay<K>>,
+#[derive(Default)]
+struct Delays {
+    /// Deadline, number, key. The earliest is on top.
+    heap: BinaryHeap<Reverse<(Instant, u64, u64)>>,
     /// The delay that counts for a key: the heap's other entries for it are stale.
-    pending: HashMap<K, (Instant, u64), RandomState>,
+    pending: HashMap<u64, (Instant, u64), RandomState>,
     /// The number of delays so far: orders delays with the same deadline.
     number: u64,
 }
 
-struct Delay<K> {
-    deadline: Instant,
-    number: u64,
-    key: K,
-}
-
-impl<K> Ord for Delay<K> {
-    /// Reversed: `BinaryHeap` has the greatest entry on top, and the earliest must be there.
-    fn cmp(&self, other: &Self) -> Ordering {
-        (other.deadline, other.number).cmp(&(self.deadline, self.number))
+impl Delays {
+    fn earliest(&self) -> Option<Instant> {
+        self.heap.peek().map(|first| first.0.0)
     }
-}
 
-impl<K> PartialOrd for Delay<K> {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl<K> PartialEq for Delay<K> {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-
-impl<K> Eq for Delay<K> {}
-
-impl<K: Key> Inner<K> {
     /// Sets the delay unless the key has an earlier one. Returns `true` if it is now the earliest of all.
     #[inline]
-    fn set(&mut self, key: K, deadline: Instant) -> bool {
+    fn set(&mut self, key: u64, deadline: Instant) -> bool {
         let delay = (deadline, self.number);
-        let key = match self.pending.entry(key) {
+        match self.pending.entry(key) {
             Entry::Occupied(known) if known.get().0 <= deadline => return false,
-            Entry::Occupied(mut known) => {
-                known.insert(delay);
-                known.key().clone()
-            }
-            Entry::Vacant(new) => {
-                let key = new.key().clone();
-                new.insert(delay);
-                key
-            }
-        };
-        let earliest = self.heap.peek().is_none_or(|first| deadline < first.deadline);
-        self.heap.push(Delay { deadline, number: self.number, key });
+            Entry::Occupied(mut known) => _ = known.insert(delay),
+            Entry::Vacant(new) => _ = new.insert(delay),
+        }
+        let is_earliest = self.earliest().is_none_or(|first| deadline < first);
+        self.heap.push(Reverse((deadline, self.number, key)));
         self.number += 1;
-        earliest
+        is_earliest
     }
 
     /// Queues the keys whose delays have expired, and returns their number.
-    fn expire(&mut self, now: Instant) -> usize {
+    fn expire(&mut self, now: Instant, ready: &mut Ready<u64>) -> usize {
         let mut due = 0;
-        while self.heap.peek().is_some_and(|first| first.deadline <= now) {
-            let Delay { number, key, .. } = self.heap.pop().expect("looked");
+        while self.earliest().is_some_and(|first| first <= now) {
+            let Reverse((_, number, key)) = self.heap.pop().expect("looked");
             if let Entry::Occupied(known) = self.pending.entry(key)
                 && known.get().1 == number
             {
-                self.ready.add(known.remove_entry().0);
+                known.remove();
+                ready.add(key);
                 due += 1;
             }
         }
@@ -110,85 +63,52 @@ impl<K: Key> Inner<K> {
     }
 }
 
-impl<K: Key> Shared<K> {
-    fn new() -> Self {
-        let inner = Inner { ready: Ready::default(), heap: BinaryHeap::new(), pending: HashMap::default(), number: 0 };
-        Self { inner: inner.into(), ready: Condvar::new(), timer: Condvar::new() }
-    }
+/// The queue with its thread.
+pub struct HeapQueue {
+    shared: Arc<Shared>,
+    driver: Option<thread::JoinHandle<()>>,
+}
 
-    #[inline]
-    fn add(&self, key: K) {
-        if self.inner.lock().ready.add(key) {
-            self.ready.notify_one();
-        }
-    }
+#[derive(Default)]
+struct Shared {
+    inner: Mutex<(Ready<u64>, Delays)>,
+    /// Getters wait here.
+    ready: Condvar,
+    /// The driver waits here.
+    timer: Condvar,
+}
 
-    #[inline]
-    fn add_at(&self, key: K, deadline: Instant) {
-        let mut inner = self.inner.lock();
-        if !inner.ready.shutting_down && inner.set(key, deadline) {
-            drop(inner);
-            self.timer.notify_one();
-        }
-    }
-
-    #[inline]
-    fn cancel(&self, key: &K) -> bool {
-        self.inner.lock().pending.remove(key).is_some()
-    }
-
-    #[inline]
-    fn process(&self, work: impl FnOnce(&K)) -> bool {
-        let mut inner = self.inner.lock();
-        let key = loop {
-            if let Some(key) = inner.ready.take() {
-                break key;
-            }
-            if inner.ready.shutting_down {
-                return false;
-            }
-            self.ready.wait(&mut inner);
-        };
-        drop(inner);
-        work(&key);
-        if self.inner.lock().ready.done(key) {
-            self.ready.notify_one();
-        }
-        true
-    }
-
+impl Shared {
     /// The driver: queues keys whose delays have expired, wakes as many getters, and parks until the earliest deadline.
     fn drive(&self) {
-        let mut inner = self.inner.lock();
-        while !inner.ready.shutting_down {
-            let mut due = inner.expire(Instant::now());
+        let mut guard = self.inner.lock();
+        loop {
+            let (ready, delays) = &mut *guard;
+            if ready.shutting_down {
+                return;
+            }
+            let mut due = delays.expire(Instant::now(), ready);
             if due > 0 {
-                drop(inner);
+                drop(guard);
                 while due > 0 && self.ready.notify_one() {
                     due -= 1;
                 }
-                inner = self.inner.lock();
+                guard = self.inner.lock();
                 continue;
             }
-            match inner.heap.peek().map(|first| first.deadline) {
-                Some(deadline) => _ = self.timer.wait_until(&mut inner, deadline),
-                None => self.timer.wait(&mut inner),
+            match delays.earliest() {
+                Some(deadline) => _ = self.timer.wait_until(&mut guard, deadline),
+                None => self.timer.wait(&mut guard),
             }
         }
     }
-
-    fn shut_down(&self) {
-        self.inner.lock().ready.shutting_down = true;
-        self.ready.notify_all();
-        self.timer.notify_all();
-    }
 }
 
-impl<K: Key> Subject<K> for HeapQueue<K> {
-    const NAME: &'static str = "heap under a mutex";
+impl Subject<u64> for HeapQueue {
+    const NAME: &'static str = NAME;
 
     fn make() -> Self {
-        let shared = Arc::new(Shared::new());
+        let shared = Arc::<Shared>::default();
         let driver = thread::spawn({
             let shared = Arc::clone(&shared);
             move || shared.drive()
@@ -197,70 +117,89 @@ impl<K: Key> Subject<K> for HeapQueue<K> {
     }
 
     #[inline]
-    fn add(&self, key: K) {
-        self.shared.add(key);
+    fn add(&self, key: u64) {
+        if self.shared.inner.lock().0.add(key) {
+            self.shared.ready.notify_one();
+        }
     }
 
     #[inline]
-    fn process(&self, work: impl FnOnce(&Self, &K)) -> bool {
-        self.shared.process(|key| work(self, key))
+    fn process(&self, work: impl FnOnce(&Self, &u64)) -> bool {
+        let mut guard = self.shared.inner.lock();
+        let key = loop {
+            if let Some(key) = guard.0.take() {
+                break key;
+            }
+            if guard.0.shutting_down {
+                return false;
+            }
+            self.shared.ready.wait(&mut guard);
+        };
+        drop(guard);
+        work(self, &key);
+        if self.shared.inner.lock().0.done(key) {
+            self.shared.ready.notify_one();
+        }
+        true
     }
 
     fn shut_down(&self) {
-        self.shared.shut_down();
+        self.shared.inner.lock().0.shutting_down = true;
+        self.shared.ready.notify_all();
+        self.shared.timer.notify_all();
     }
 }
 
-impl<K: Key> DelaySubject<K> for HeapQueue<K> {
+impl DelaySubject for HeapQueue {
     #[inline]
-    fn add_after(&self, key: K, delay: Duration) {
-        self.shared.add_at(key, Instant::now() + delay);
+    fn add_after(&self, key: u64, delay: Duration) {
+        let deadline = Instant::now() + delay;
+        let mut inner = self.shared.inner.lock();
+        if !inner.0.shutting_down && inner.1.set(key, deadline) {
+            drop(inner);
+            self.shared.timer.notify_one();
+        }
     }
 
     fn settle(&self) -> Option<usize> {
-        Some(self.shared.inner.lock().pending.len())
+        Some(self.shared.inner.lock().1.pending.len())
     }
 }
 
-impl<K> Drop for HeapQueue<K> {
+impl Drop for HeapQueue {
     fn drop(&mut self) {
-        self.shared.inner.lock().ready.shutting_down = true;
-        self.shared.timer.notify_all();
+        self.shut_down();
         self.driver.take().map(thread::JoinHandle::join);
     }
 }
 
-impl<K: Key> Manual<K> for ManualHeap<K> {
-    const NAME: &'static str = <HeapQueue<K> as Subject<K>>::NAME;
+/// The same queue without the thread.
+pub type ManualHeap = ManualRival<HeapTimer>;
 
-    fn make() -> Self {
-        Self { shared: Shared::new(), now: Instant::now() }
-    }
-
-    #[inline]
-    fn add(&mut self, key: K) {
-        self.shared.add(key);
-    }
-
-    #[inline]
-    fn add_after(&mut self, key: K, delay: Duration) {
-        self.shared.add_at(key, self.now + delay);
-    }
-
-    fn advance(&mut self, by: Duration) -> usize {
-        self.now += by;
-        self.shared.inner.lock().expire(self.now)
-    }
-
-    #[inline]
-    fn process(&mut self, work: impl FnOnce(&K)) -> bool {
-        self.shared.process(work)
-    }
+pub struct HeapTimer {
+    delays: Mutex<Delays>,
+    now: Instant,
 }
 
-impl<K: Key> Cancel<K> for ManualHeap<K> {
+impl Timer for HeapTimer {
+    const NAME: &'static str = NAME;
+
+    fn make() -> Self {
+        Self { delays: Mutex::default(), now: Instant::now() }
+    }
+
     #[inline]
-    fn cancel(&mut self, key: &K) -> bool {
-        self.shared.cancel(key)
+    fn set(&mut self, key: u64, delay: Duration) {
+        self.delays.lock().set(key, self.now + delay);
+    }
+
+    fn advance(&mut self, by: Duration, ready: &mut Ready<u64>) -> usize {
+        self.now += by;
+        self.delays.lock().expire(self.now, ready)
+    }
+
+    #[inline]
+    fn cancel(&mut self, key: &u64) -> bool {
+        self.delays.lock().pending.remove(key).is_some()
     }
 }

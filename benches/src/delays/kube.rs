@@ -4,9 +4,8 @@
 //! What it cannot do: cancel, and report the number of its delays. Its resolution is a millisecond.
 
 use super::paused::Paused;
-use super::{DelaySubject, Manual};
-use crate::{Key, Subject};
-use common::mutex::parking_lot_mutex;
+use super::{ManualRival, Passes, Passing, Ready, ReadyQueue, Timer};
+use crate::Subject as _;
 use futures_channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
 use futures_util::Stream;
 use futures_util::stream::{StreamExt, poll_fn};
@@ -18,23 +17,26 @@ use std::thread;
 use std::time::{Duration, Instant};
 use tokio::runtime::Builder;
 
+const NAME: &str = "kube-runtime scheduler in a task";
+
 /// The scheduler is polled after this number of requests.
 const BATCH: usize = 128;
 
 /// The scheduler in a task, and the mutex queue.
-pub struct KubeTask<K> {
-    ready: Arc<parking_lot_mutex::Queue<K>>,
-    messages: UnboundedSender<Message<K>>,
+pub type KubeTask = Passing<Task>;
+
+pub struct Task {
+    messages: UnboundedSender<Message>,
     task: Option<thread::JoinHandle<()>>,
 }
 
-enum Message<K> {
-    Request(ScheduleRequest<K>),
+enum Message {
+    Request(ScheduleRequest<u64>),
     Settle(mpsc::Sender<()>),
 }
 
 /// The requests. A `Settle` is answered when the scheduler asks for the next request: by then it has taken in those before.
-fn requests<K>(mut messages: UnboundedReceiver<Message<K>>) -> impl Stream<Item = ScheduleRequest<K>> {
+fn requests(mut messages: UnboundedReceiver<Message>) -> impl Stream<Item = ScheduleRequest<u64>> {
     poll_fn(move |context| {
         loop {
             match ready!(messages.poll_next_unpin(context)) {
@@ -46,46 +48,25 @@ fn requests<K>(mut messages: UnboundedReceiver<Message<K>>) -> impl Stream<Item 
     })
 }
 
-impl<K: Key> Subject<K> for KubeTask<K> {
-    const NAME: &'static str = "kube-runtime scheduler in a task";
+impl Passes for Task {
+    const NAME: &'static str = NAME;
 
-    fn make() -> Self {
-        let ready = Arc::new(parking_lot_mutex::Queue::make());
+    fn make(ready: Arc<ReadyQueue>) -> Self {
         let (messages, receiver) = unbounded();
-        let task = thread::spawn({
-            let ready = Arc::clone(&ready);
-            move || {
-                let runtime = Builder::new_current_thread().enable_time().build().expect("a runtime");
-                runtime.block_on(async {
-                    let mut scheduler = pin!(scheduler(requests(receiver)));
-                    while let Some(key) = scheduler.next().await {
-                        ready.add(key);
-                    }
-                });
-            }
+        let task = thread::spawn(move || {
+            let runtime = Builder::new_current_thread().enable_time().build().expect("a runtime");
+            runtime.block_on(async {
+                let mut scheduler = pin!(scheduler(requests(receiver)));
+                while let Some(key) = scheduler.next().await {
+                    ready.add(key);
+                }
+            });
         });
-        Self { ready, messages, task: Some(task) }
+        Self { messages, task: Some(task) }
     }
 
     #[inline]
-    fn add(&self, key: K) {
-        self.ready.add(key);
-    }
-
-    #[inline]
-    fn process(&self, work: impl FnOnce(&Self, &K)) -> bool {
-        self.ready.process(|_, key| work(self, key))
-    }
-
-    fn shut_down(&self) {
-        self.ready.shut_down();
-        self.messages.close_channel();
-    }
-}
-
-impl<K: Key> DelaySubject<K> for KubeTask<K> {
-    #[inline]
-    fn add_after(&self, message: K, delay: Duration) {
+    fn add_after(&self, message: u64, delay: Duration) {
         let run_at = (Instant::now() + delay).into();
         _ = self.messages.unbounded_send(Message::Request(ScheduleRequest { message, run_at }));
     }
@@ -96,34 +77,39 @@ impl<K: Key> DelaySubject<K> for KubeTask<K> {
         answer.recv().expect("the task lives");
         None
     }
+
+    fn shut_down(&self) {
+        self.messages.close_channel();
+    }
 }
 
-impl<K> Drop for KubeTask<K> {
+impl Drop for Task {
     fn drop(&mut self) {
-        self.messages.close_channel();
+        self.shut_down();
         self.task.take().map(thread::JoinHandle::join);
     }
 }
 
 /// The scheduler and its channel without the task, under tokio's paused clock.
-pub struct ManualKube<K> {
-    ready: parking_lot_mutex::Queue<K>,
-    requests: UnboundedSender<ScheduleRequest<K>>,
+pub type ManualKube = ManualRival<KubeTimer>;
+
+pub struct KubeTimer {
+    requests: UnboundedSender<ScheduleRequest<u64>>,
     /// Requests that are only in the channel.
     unread: usize,
-    scheduler: Pin<Box<Scheduler<K, UnboundedReceiver<ScheduleRequest<K>>>>>,
+    scheduler: Pin<Box<Scheduler<u64, UnboundedReceiver<ScheduleRequest<u64>>>>>,
     clock: Paused,
 }
 
-impl<K: Key> ManualKube<K> {
-    /// Advances the clock, queues the keys whose delays have expired, and returns their number.
-    fn turn(&mut self, by: Duration) -> usize {
-        let Self { ready, scheduler, clock, unread, .. } = self;
+impl KubeTimer {
+    /// Advances the clock, passes on the keys whose delays have expired, and returns their number.
+    fn turn(&mut self, by: Duration, mut pass: impl FnMut(u64)) -> usize {
+        let Self { scheduler, clock, unread, .. } = self;
         *unread = 0;
         clock.advance(by, |context| {
             let mut due = 0;
             while let Poll::Ready(Some(key)) = scheduler.as_mut().poll_next(context) {
-                ready.add(key);
+                pass(key);
                 due += 1;
             }
             due
@@ -131,44 +117,32 @@ impl<K: Key> ManualKube<K> {
     }
 }
 
-impl<K: Key> Manual<K> for ManualKube<K> {
-    const NAME: &'static str = <KubeTask<K> as Subject<K>>::NAME;
+impl Timer for KubeTimer {
+    const NAME: &'static str = NAME;
 
     fn make() -> Self {
         // The clock is made first: the scheduler uses it.
         let clock = Paused::new();
         let (requests, receiver) = unbounded();
-        Self {
-            ready: parking_lot_mutex::Queue::make(),
-            requests,
-            unread: 0,
-            scheduler: Box::pin(scheduler(receiver)),
-            clock,
-        }
+        Self { requests, unread: 0, scheduler: Box::pin(scheduler(receiver)), clock }
     }
 
     #[inline]
-    fn add(&mut self, key: K) {
-        self.ready.add(key);
-    }
-
-    #[inline]
-    fn add_after(&mut self, message: K, delay: Duration) {
+    fn set(&mut self, message: u64, delay: Duration) {
         _ = self.requests.unbounded_send(ScheduleRequest { message, run_at: self.clock.now() + delay });
         self.unread += 1;
-        // The clock has not moved, so nothing expires here, and no count is lost.
         if self.unread == BATCH {
-            self.turn(Duration::ZERO);
+            self.turn(Duration::ZERO, |_| unreachable!("the clock has not moved"));
         }
     }
 
     /// The requests are taken in before the clock moves, since their delays count from then.
-    fn advance(&mut self, by: Duration) -> usize {
-        self.turn(Duration::ZERO) + self.turn(by)
+    fn advance(&mut self, by: Duration, ready: &mut Ready<u64>) -> usize {
+        let mut pass = |key| _ = ready.add(key);
+        self.turn(Duration::ZERO, &mut pass) + self.turn(by, &mut pass)
     }
 
-    #[inline]
-    fn process(&mut self, work: impl FnOnce(&K)) -> bool {
-        self.ready.process(|_, key| work(key))
+    fn cancel(&mut self, _key: &u64) -> bool {
+        unreachable!("it takes part in no workload that cancels")
     }
 }

@@ -29,7 +29,7 @@ pub struct Lateness {
 ///
 /// # Panics
 /// If a key is early, by however little, or comes twice.
-pub fn lateness<Q: DelaySubject<u64>>(keys: u64, flood: bool) -> Lateness {
+pub fn lateness<Q: DelaySubject>(keys: u64, flood: bool) -> Lateness {
     let queue = Q::make();
     let epoch = Instant::now();
     let nanos = || epoch.elapsed().as_nanos() as u64;

@@ -1,13 +1,15 @@
 //! keyqueue as a subject with delays.
 
-use super::{Cancel, DelaySubject, Manual};
-use crate::{Key, Ours, Subject};
+use super::{DelaySubject, Manual};
+use crate::{Ours, Subject};
+use common::limiter::{BASE, MAX};
+use keyqueue::rate_limiter::ItemExponentialFailure;
 use keyqueue::{Clock, Driver, MockClock, WorkQueue};
 use std::time::Duration;
 
-impl<K: Key> DelaySubject<K> for Ours<K> {
+impl DelaySubject for Ours<u64> {
     #[inline]
-    fn add_after(&self, key: K, delay: Duration) {
+    fn add_after(&self, key: u64, delay: Duration) {
         self.0.add_after(key, delay);
     }
 
@@ -17,26 +19,28 @@ impl<K: Key> DelaySubject<K> for Ours<K> {
 }
 
 /// keyqueue without its thread, on a mock clock.
-pub struct ManualOurs<K> {
-    queue: WorkQueue<K>,
+pub struct ManualOurs {
+    queue: WorkQueue<u64>,
     clock: MockClock,
 }
 
-impl<K: Key> Manual<K> for ManualOurs<K> {
-    const NAME: &'static str = <Ours<K> as Subject<K>>::NAME;
+impl Manual for ManualOurs {
+    const NAME: &'static str = <Ours<u64> as Subject<u64>>::NAME;
 
     fn make() -> Self {
         let (clock, mock) = Clock::mock();
-        Self { queue: WorkQueue::builder().driver(Driver::Manual).clock(clock).build(), clock: mock }
+        let limiter = ItemExponentialFailure::new(BASE, MAX);
+        let queue = WorkQueue::builder().driver(Driver::Manual).clock(clock).rate_limiter(limiter).build();
+        Self { queue, clock: mock }
     }
 
     #[inline]
-    fn add(&mut self, key: K) {
+    fn add(&mut self, key: u64) {
         self.queue.add(key);
     }
 
     #[inline]
-    fn add_after(&mut self, key: K, delay: Duration) {
+    fn add_after(&mut self, key: u64, delay: Duration) {
         self.queue.add_after(key, delay);
     }
 
@@ -46,14 +50,22 @@ impl<K: Key> Manual<K> for ManualOurs<K> {
     }
 
     #[inline]
-    fn process(&mut self, work: impl FnOnce(&K)) -> bool {
+    fn process(&mut self, work: impl FnOnce(&u64)) -> bool {
         self.queue.get().map(|item| work(&item)).is_some()
     }
-}
 
-impl<K: Key> Cancel<K> for ManualOurs<K> {
     #[inline]
-    fn cancel(&mut self, key: &K) -> bool {
+    fn process_or_retry(&mut self, work: impl FnOnce(&u64) -> bool) {
+        let item = self.queue.try_get().expect("a key is queued");
+        if work(&item) {
+            item.succeed();
+        } else {
+            item.retry();
+        }
+    }
+
+    #[inline]
+    fn cancel(&mut self, key: &u64) -> bool {
         self.queue.cancel(key)
     }
 }

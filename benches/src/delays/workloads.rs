@@ -1,7 +1,7 @@
 //! The workloads with delays. Each function runs one of them once, checks that no key was lost or came twice, and returns how long each
 //! of the timed parts took. Delays are pseudo-random, the same in each run, and drawn before the clock starts.
 
-use super::{Cancel, DelaySubject, Manual};
+use super::{DelaySubject, Manual};
 use common::random::random;
 use common::threads::span;
 use std::ops::Range;
@@ -14,7 +14,7 @@ fn delays(keys: u64, nanos: Range<u64>) -> Vec<Duration> {
     (0..keys).map(|_| Duration::from_nanos(random(nanos.clone()))).collect()
 }
 
-fn filled_manual<Q: Manual<u64>>(delays: &[Duration]) -> Q {
+fn filled_manual<Q: Manual>(delays: &[Duration]) -> Q {
     let mut queue = Q::make();
     for (key, delay) in delays.iter().enumerate() {
         queue.add_after(key as u64, *delay);
@@ -23,7 +23,7 @@ fn filled_manual<Q: Manual<u64>>(delays: &[Duration]) -> Q {
 }
 
 /// A queue with this number of delayed keys.
-pub fn filled<Q: DelaySubject<u64>>(keys: u64) -> Q {
+pub fn filled<Q: DelaySubject>(keys: u64) -> Q {
     let mut random = random();
     let queue = Q::make();
     for key in 0..keys {
@@ -34,7 +34,7 @@ pub fn filled<Q: DelaySubject<u64>>(keys: u64) -> Q {
 }
 
 /// New keys, delays of 1 to 60 seconds. Times two parts: until all delays are set, and until the calls have returned.
-pub fn insert<Q: DelaySubject<u64>>(keys: u64, threads: u64) -> Vec<Duration> {
+pub fn insert<Q: DelaySubject>(keys: u64, threads: u64) -> Vec<Duration> {
     let delays = delays(keys, SECOND..60 * SECOND);
     let queue = Q::make();
     let (start, returned) = span(threads, |thread| {
@@ -50,7 +50,7 @@ pub fn insert<Q: DelaySubject<u64>>(keys: u64, threads: u64) -> Vec<Duration> {
 }
 
 /// Delays for keys that have one: half of them later, which changes nothing, half of them earlier, which moves the key.
-pub fn re_add<Q: DelaySubject<u64>>(keys: u64, threads: u64, adds: u64) -> Vec<Duration> {
+pub fn re_add<Q: DelaySubject>(keys: u64, threads: u64, adds: u64) -> Vec<Duration> {
     let mut random = random();
     // Delays of hours, so that the duration of the run does not change which of two deadlines is earlier.
     let mut stands: Vec<u64> = (0..keys).map(|_| random(3600 * SECOND..7200 * SECOND)).collect();
@@ -90,7 +90,7 @@ fn is_all(delayed: Option<usize>, keys: u64) -> bool {
 }
 
 /// Delays of 1 to 60 seconds expire all at once. Times two parts: until all keys are queued, and until all are done.
-pub fn expire<Q: Manual<u64>>(keys: u64) -> Vec<Duration> {
+pub fn expire<Q: Manual>(keys: u64) -> Vec<Duration> {
     let mut queue: Q = filled_manual(&delays(keys, SECOND..60 * SECOND));
     let mut out = Vec::with_capacity(keys as usize);
     let start = Instant::now();
@@ -106,7 +106,7 @@ pub fn expire<Q: Manual<u64>>(keys: u64) -> Vec<Duration> {
 
 /// About `live` keys are delayed, by 0.1 to 2 seconds. Each step sets one more, every third cancels one, and every 64th
 /// advances the clock and processes the expired keys.
-pub fn mixed<Q: Cancel<u64>>(live: u64, steps: u64) -> Vec<Duration> {
+pub fn mixed<Q: Manual>(live: u64, steps: u64) -> Vec<Duration> {
     // At this rate, as many delays are set as expire or are cancelled.
     let tick = 64 * SECOND * 4 / 5 / live;
     let plan = Plan::new(live, steps, tick);
@@ -170,7 +170,7 @@ impl Plan {
 }
 
 /// Moves the delays of random keys, of `keys` delayed ones, to earlier deadlines.
-pub fn moved<Q: Manual<u64>>(keys: u64, moves: u64) -> Duration {
+pub fn moved<Q: Manual>(keys: u64, moves: u64) -> Duration {
     const HOUR: u64 = 3_600_000_000_000;
     // Short enough steps that no delay expires, even of a key with many more moves than the average.
     let most = HOUR / (2 * moves / keys).max(2);

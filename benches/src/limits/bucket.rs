@@ -4,7 +4,7 @@
 //! With keys the work differs: governor has a bucket for each key, [`DedupingBucket`] has one for all keys and remembers which key has a
 //! token. Both look the key up and take a step of a bucket.
 
-use super::{KeyedTokens, Limit, Tokens};
+use super::{Limit, Tokens};
 use ahash::RandomState;
 use governor::clock::{Clock, DefaultClock, MonotonicClock};
 use governor::middleware::NoOpMiddleware;
@@ -14,27 +14,8 @@ use governor::{Quota, RateLimiter as Limiter};
 use keyqueue::rate_limiter::{Bucket, DedupingBucket, RateLimiter};
 use std::num::NonZeroU32;
 
-/// keyqueue's `try_acquire`.
-pub struct Acquire(Bucket);
-
-/// keyqueue's `when`.
-pub struct Reserve(Bucket);
-
-/// governor.
-pub struct Governor(Direct<DefaultClock>);
-
-/// governor with the clock of the standard library.
-pub struct GovernorStd(Direct<MonotonicClock>);
-
-/// governor with a bucket for each key.
-pub struct KeyedGovernor(Keyed<DefaultClock>);
-
-/// The same with the clock of the standard library.
-pub struct KeyedGovernorStd(Keyed<MonotonicClock>);
-
 type Direct<C> = Limiter<NotKeyed, InMemoryState, C, NoOpMiddleware<<C as Clock>::Instant>>;
-type ByKey = DashMapStateStore<u64, RandomState>;
-type Keyed<C> = Limiter<u64, ByKey, C, NoOpMiddleware<<C as Clock>::Instant>>;
+type Keyed<C> = Limiter<u64, DashMapStateStore<u64, RandomState>, C, NoOpMiddleware<<C as Clock>::Instant>>;
 
 fn bucket(limit: Limit) -> Bucket {
     Bucket::new(f64::from(limit.rate), limit.burst)
@@ -45,67 +26,46 @@ fn quota(limit: Limit) -> Quota {
     Quota::per_second(rate).allow_burst(burst)
 }
 
-impl Tokens for Acquire {
-    fn make(limit: Limit) -> Self {
-        Self(bucket(limit))
-    }
-
-    #[inline]
-    fn take(&self) -> bool {
-        self.0.try_acquire().is_ok()
-    }
+fn direct<C: Clock>(limit: Limit, clock: C) -> Direct<C> {
+    Limiter::new(quota(limit), InMemoryState::default(), clock)
 }
 
-impl Tokens for Reserve {
-    fn make(limit: Limit) -> Self {
-        Self(bucket(limit))
-    }
-
-    #[inline]
-    fn take(&self) -> bool {
-        self.0.when(&()).is_zero()
-    }
+fn keyed<C: Clock>(limit: Limit, clock: C) -> Keyed<C> {
+    Limiter::new(quota(limit), DashMapStateStore::default(), clock)
 }
 
-impl KeyedTokens for DedupingBucket<u64> {
-    fn make(limit: Limit) -> Self {
-        Self::new(bucket(limit))
-    }
+macro_rules! tokens {
+    ($($(#[$doc:meta])* $name:ident($of:ty): |$limit:ident| $make:expr, |$bucket:ident, $key:ident| $take:expr;)*) => {$(
+        $(#[$doc])*
+        pub struct $name($of);
 
-    #[inline]
-    fn take(&self, key: &u64) -> bool {
-        self.when(key).is_zero()
-    }
-}
-
-macro_rules! governor {
-    ($tokens:ident, $state:expr, $clock:ty) => {
-        impl Tokens for $tokens {
-            fn make(limit: Limit) -> Self {
-                Self(Limiter::new(quota(limit), $state, <$clock>::default()))
+        impl Tokens for $name {
+            fn make($limit: Limit) -> Self {
+                Self($make)
             }
 
             #[inline]
-            fn take(&self) -> bool {
-                self.0.check().is_ok()
+            fn take(&self, $key: &u64) -> bool {
+                let $bucket = &self.0;
+                $take
             }
         }
-    };
-    (keyed $tokens:ident, $clock:ty) => {
-        impl KeyedTokens for $tokens {
-            fn make(limit: Limit) -> Self {
-                Self(Limiter::new(quota(limit), ByKey::default(), <$clock>::default()))
-            }
-
-            #[inline]
-            fn take(&self, key: &u64) -> bool {
-                self.0.check_key(key).is_ok()
-            }
-        }
-    };
+    )*};
 }
 
-governor!(Governor, InMemoryState::default(), DefaultClock);
-governor!(GovernorStd, InMemoryState::default(), MonotonicClock);
-governor!(keyed KeyedGovernor, DefaultClock);
-governor!(keyed KeyedGovernorStd, MonotonicClock);
+tokens! {
+    /// keyqueue's `try_acquire`.
+    Acquire(Bucket): |limit| bucket(limit), |bucket, _key| bucket.try_acquire().is_ok();
+    /// keyqueue's `when`.
+    Reserve(Bucket): |limit| bucket(limit), |bucket, _key| bucket.when(&()).is_zero();
+    /// governor.
+    Governor(Direct<DefaultClock>): |limit| direct(limit, DefaultClock::default()), |bucket, _key| bucket.check().is_ok();
+    /// governor with the clock of the standard library.
+    GovernorStd(Direct<MonotonicClock>): |limit| direct(limit, MonotonicClock), |bucket, _key| bucket.check().is_ok();
+    /// keyqueue's bucket for keys.
+    Deduping(DedupingBucket<u64>): |limit| DedupingBucket::new(bucket(limit)), |bucket, key| bucket.when(key).is_zero();
+    /// governor with a bucket for each key.
+    KeyedGovernor(Keyed<DefaultClock>): |limit| keyed(limit, DefaultClock::default()), |bucket, key| bucket.check_key(key).is_ok();
+    /// The same with the clock of the standard library.
+    KeyedGovernorStd(Keyed<MonotonicClock>): |limit| keyed(limit, MonotonicClock), |bucket, key| bucket.check_key(key).is_ok();
+}

@@ -1,38 +1,28 @@
 //! The workloads with limiters. Each function runs one of them once, checks the result, and returns how long each of the timed parts
 //! took.
 
-use super::{KeyedTokens, Limit, PLENTY, Retry, Tokens};
+use super::{Limit, PLENTY, Tokens};
+use crate::delays::Manual;
 use common::limiter::orders;
 use common::threads::span;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Takes tokens.
-pub fn tokens<T: Tokens>(limit: Limit, threads: u64, calls: u64) -> Vec<Duration> {
-    let made = Instant::now();
-    let tokens = T::make(limit);
-    let calls = calls / threads;
-    let admitted = AtomicU64::new(0);
-    let (start, end) = span(threads, |_| {
-        let mine = (0..calls).filter(|_| tokens.take()).count();
-        admitted.fetch_add(mine as u64, Ordering::Relaxed);
-    });
-    check_admitted(limit, admitted.into_inner(), calls * threads, 1, made);
-    vec![end - start]
-}
-
-/// Takes tokens for keys, each thread in an order of its own.
-pub fn keyed_tokens<T: KeyedTokens>(keys: u64, limit: Limit, threads: u64, calls: u64) -> Vec<Duration> {
+/// Takes tokens; for keys, if there are some, each thread in an order of its own.
+pub fn tokens<T: Tokens>(keys: u64, limit: Limit, threads: u64, calls: u64) -> Vec<Duration> {
     let orders = orders::<u64>(keys, threads);
     let made = Instant::now();
     let tokens = T::make(limit);
     let calls = calls / threads;
     let admitted = AtomicU64::new(0);
     let (start, end) = span(threads, |thread| {
-        let mine = orders[thread as usize].iter().cycle().take(calls as usize).filter(|key| tokens.take(key)).count();
+        let mine = match &orders[thread as usize][..] {
+            [] => (0..calls).filter(|_| tokens.take(&0)).count(),
+            order => order.iter().cycle().take(calls as usize).filter(|key| tokens.take(key)).count(),
+        };
         admitted.fetch_add(mine as u64, Ordering::Relaxed);
     });
-    check_admitted(limit, admitted.into_inner(), calls * threads, keys, made);
+    check_admitted(limit, admitted.into_inner(), calls * threads, keys.max(1), made);
     vec![end - start]
 }
 
@@ -52,7 +42,7 @@ const FAILURES: u8 = 3;
 
 /// Keys are added, fail three times, and succeed. Either the clock advances by a microsecond per key, and the delays expire one by one,
 /// or it stands still until no key is queued, and then all delays expire at one moment.
-pub fn retry<Q: Retry>(keys: u64, waves: bool) -> Vec<Duration> {
+pub fn retry<Q: Manual>(keys: u64, waves: bool) -> Vec<Duration> {
     // This number of keys is processed before the clock moves.
     const STEP: u64 = 64;
     let step = if waves { keys } else { STEP };
@@ -74,7 +64,7 @@ pub fn retry<Q: Retry>(keys: u64, waves: bool) -> Vec<Duration> {
     while idle < 100 {
         let now = line.min(step);
         for _ in 0..now {
-            queue.process(&mut work);
+            queue.process_or_retry(&mut work);
         }
         let by = if now == STEP { Duration::from_micros(STEP) } else { Duration::from_millis(1) };
         let due = queue.advance(by) as u64;

@@ -14,57 +14,19 @@ const APART: Duration = Duration::from_millis(2);
 /// The time that a getter gets to park.
 const PARKED: Duration = Duration::from_millis(20);
 
-/// When each key was added and handed out.
-struct Times {
-    start: Instant,
-    added: Vec<AtomicU64>,
-    handed_out: Vec<AtomicU64>,
-}
-
-impl Times {
-    fn new(keys: usize) -> Self {
-        let none = || (0..keys).map(|_| AtomicU64::new(0)).collect();
-        Self { start: Instant::now(), added: none(), handed_out: none() }
-    }
-
-    fn note(&self, times: &[AtomicU64], key: u64) {
-        times[key as usize].store(self.start.elapsed().as_nanos() as u64, Relaxed);
-    }
-
-    fn get<Q: Subject<u64>>(&self, queue: &Q) {
-        while queue.process(|_, key| self.note(&self.handed_out, *key)) {}
-    }
-
-    fn add<Q: Subject<u64>>(&self, queue: &Q) {
-        for key in 0..self.added.len() as u64 {
-            self.note(&self.added, key);
-            queue.add(key);
-            thread::sleep(APART);
-        }
-    }
-
-    /// Waits until all keys are handed out.
-    fn late(&self) -> Histogram<u64> {
-        let mut late = histogram();
-        for (added, handed_out) in self.added.iter().zip(&self.handed_out) {
-            while handed_out.load(Relaxed) == 0 {
-                thread::sleep(APART);
-            }
-            late.record(handed_out.load(Relaxed) - added.load(Relaxed)).expect("resizes by itself");
-        }
-        late
-    }
-}
-
 /// The getter that parked first has the lowest priority, and shares its core with a busy thread. 300 keys.
 pub fn idle<Q: Subject<u64>>() -> Histogram<u64> {
-    let (queue, times, over) = (Q::make(), Times::new(300), AtomicBool::new(false));
+    let (queue, start, over) = (Q::make(), Instant::now(), AtomicBool::new(false));
+    let now = || start.elapsed().as_nanos() as u64;
+    let handed_out: Vec<AtomicU64> = (0..300).map(|_| AtomicU64::new(0)).collect();
+    let get = || while queue.process(|_, key| handed_out[*key as usize].store(now(), Relaxed)) {};
     // SAFETY: takes no arguments, and has no preconditions.
     let core = unsafe { libc::sched_getcpu() } as usize;
+    let mut late = histogram();
     thread::scope(|scope| {
         scope.spawn(|| {
             stay_on(core, libc::SCHED_IDLE);
-            times.get(&queue);
+            get();
         });
         thread::sleep(PARKED);
         scope.spawn(|| {
@@ -73,14 +35,25 @@ pub fn idle<Q: Subject<u64>>() -> Histogram<u64> {
                 std::hint::spin_loop();
             }
         });
-        scope.spawn(|| times.get(&queue));
+        scope.spawn(get);
         thread::sleep(PARKED);
-        times.add(&queue);
-        let late = times.late();
+        let add = |key| {
+            let at = now();
+            queue.add(key as u64);
+            thread::sleep(APART);
+            at
+        };
+        let added: Vec<u64> = (0..handed_out.len()).map(add).collect();
+        for (added, handed_out) in added.iter().zip(&handed_out) {
+            while handed_out.load(Relaxed) == 0 {
+                thread::sleep(APART);
+            }
+            late.record(handed_out.load(Relaxed) - added).expect("resizes by itself");
+        }
         over.store(true, Relaxed);
         queue.shut_down();
-        late
-    })
+    });
+    late
 }
 
 /// 1000 keys at once, while getters are parked: from the first add until the last key is handed out.

@@ -111,11 +111,11 @@ impl Planner<'_> {
         let subjects: &[Subject] = &[
             ("a bare thread", bare),
             (Ours::<u64>::NAME, lateness::<Ours<u64>>),
-            (HeapQueue::<u64>::NAME, lateness::<HeapQueue<u64>>),
-            (TaskQueue::<u64>::NAME, lateness::<TaskQueue<u64>>),
-            (WheelTimer::<u64>::NAME, lateness::<WheelTimer<u64>>),
+            (HeapQueue::NAME, lateness::<HeapQueue>),
+            (TaskQueue::NAME, lateness::<TaskQueue>),
+            (WheelTimer::NAME, lateness::<WheelTimer>),
             #[cfg(feature = "kube")]
-            (KubeTask::<u64>::NAME, lateness::<KubeTask<u64>>),
+            (KubeTask::NAME, lateness::<KubeTask>),
         ];
         for (what, flood) in [("quiet", false), ("flood", true)] {
             let run = |&(name, run): &Subject| {

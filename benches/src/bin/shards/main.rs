@@ -64,7 +64,7 @@ fn main() {
         );
         println!(
             "Nanoseconds a turn (get, add, done; busy: with 100 ns of work after each call):\n\n{}",
-            tables::turns(&results)
+            tables::plain(&results, "tails", "", "")
         );
         println!("\nMicroseconds a call, among them the reading of a clock:\n\n{}", tables::tails(&results));
     }

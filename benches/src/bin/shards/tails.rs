@@ -44,7 +44,7 @@ pub fn plan(plan: &mut Plan, seconds: f64, rounds: usize) {
             Box::new(move |notes: &mut Notes| {
                 let calls = run(timed, idle, seconds);
                 let ns = seconds * 1e9 / calls[0].len() as f64;
-                notes.row(["tails", &format!("turn and clock, {setting}"), subject], ns);
+                notes.row(["tails", "", &format!("turn and clock, {setting}"), subject], ns);
                 for (call, times) in CALLS.into_iter().zip(calls) {
                     notes.spread(["tails", &format!("{call}, {setting}"), subject], times, None);
                 }

@@ -28,7 +28,7 @@ const fn name(shards: usize) -> &'static str {
 
 subject!([const N: usize] Shards<N>, u64, name(N), WorkQueue::builder().shards(N).build(), |queue, key| queue.add(key));
 
-impl<const N: usize> DelaySubject<u64> for Shards<N> {
+impl<const N: usize> DelaySubject for Shards<N> {
     fn add_after(&self, key: u64, delay: Duration) {
         self.0.add_after(key, delay);
     }

@@ -1,31 +1,59 @@
 //! Measures keyqueue, the two mutex queues and a draft in the builds that users make: builds the program of `benches/matrix/` in nine
 //! ways, runs all builds in each of several rounds, and prints the tables that benches/TABLES.md shows.
 
-mod options;
-
 use clap::Parser;
+use clap::builder::PossibleValuesParser;
 use indicatif::{ProgressBar, ProgressStyle};
 use keyqueue_benches::machine::{cores, processor};
-use keyqueue_benches::matrix::builds::Build;
+use keyqueue_benches::matrix::builds::{BUILDS, Build};
 use keyqueue_benches::matrix::tables::{best_and_worst, summary};
 use keyqueue_benches::matrix::{record, write};
 use keyqueue_benches::results::{Results, Run};
-use options::Options;
 use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+/// The builds of a quick run.
+const QUICK: [&str; 2] = ["16-off", "1-fat"];
+
+/// Measures keyqueue in the builds that users make.
+#[derive(Parser)]
+struct Options {
+    /// In less than a minute, without the time that compiling takes: two builds and short rounds.
+    #[arg(long)]
+    quick: bool,
+    /// Rounds; the median counts.
+    #[arg(long, default_value_t = 9, default_value_if("quick", "true", "5"), value_parser = clap::value_parser!(u16).range(1..))]
+    rounds: u16,
+    /// Keys in a run.
+    #[arg(long, default_value_t = 400_000, default_value_if("quick", "true", "40000"))]
+    ops: u64,
+    /// Only these builds: "16-off,1-fat". The names are codegen units and LTO, "abort", "opt2", "native".
+    #[arg(long, value_delimiter = ',', value_parser = PossibleValuesParser::new(BUILDS.iter().map(|build| build.name)))]
+    builds: Vec<String>,
+    /// Only workloads whose name begins with this: "ring", "cycle, String", "unique 1x1".
+    #[arg(long, default_value = "")]
+    only: String,
+    /// Writes the data to benches/matrix/data/, in a file that has the processor's name. `report --draw benches/charts/results.jsonl
+    /// --write` puts them into benches/TABLES.md.
+    #[arg(long, conflicts_with_all = ["quick", "builds", "only"])]
+    write: bool,
+}
+
 fn main() -> Result<(), Box<dyn Error>> {
     let options = Options::parse();
-    options.check()?;
+    let is_wanted = |build: &&Build| match &options.builds[..] {
+        [] => !options.quick || QUICK.contains(&build.name),
+        names => names.iter().any(|name| name == build.name),
+    };
     let mut programs = Vec::new();
-    for build in options.builds()? {
+    for build in BUILDS.iter().filter(is_wanted) {
         eprintln!("building {}", build.name);
         programs.push((build, build.make()?));
     }
     let matrix = measure(&programs, &options)?;
-    if let Some(repository) = &options.write {
-        eprintln!("written: {}", write(&matrix, repository)?.display());
+    if options.write {
+        eprintln!("written: {}", write(&matrix)?.display());
     }
     println!("{}\n\n{}", summary(&matrix), best_and_worst(&matrix));
     Ok(())
@@ -33,7 +61,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 /// A round runs all builds, in an order that rotates, so that a disturbance of the machine affects all of them.
 fn measure(programs: &[(&Build, PathBuf)], options: &Options) -> Result<Results, Box<dyn Error>> {
-    let &Options { rounds, ops, .. } = options;
+    let (rounds, ops) = (usize::from(options.rounds), options.ops);
     let (machine, cores) = (processor(), Some(cores()));
     let run = Run { machine, cores, rounds, ops: Some(ops), ..Run::here("matrix") };
     let mut matrix = Results { run, ..Results::default() };
