@@ -3,6 +3,7 @@
 mod bounds;
 mod plain;
 mod slab;
+mod stamps;
 mod turns;
 
 use super::{AnyOrder, Bin, Group, Place, level_of};
