@@ -262,3 +262,27 @@ fn a_line_keeps_some_blocks() {
     groups.reserve(KEYS as usize);
     assert_eq!(groups.bytes(), before);
 }
+
+/// A group with a key in each level has an index of its lanes, which goes with them. A removal walks over the lanes to forget some.
+#[test]
+fn a_lane_of_a_group_with_many_levels_is_found_at_once() {
+    let mut keys = Keys::new(AnyOrder::groups(None, false), 512);
+    let before = keys.order.bytes();
+    for _ in 0..3 {
+        for key in 0..512 {
+            VISITS.set(0);
+            keys.enter(key, 0, 1);
+            keys.push(key, key as i8);
+            assert!(VISITS.get() <= 12, "a push in level {key} visits {}", VISITS.get());
+        }
+        for key in 0..512 {
+            VISITS.set(0);
+            keys.remove(key);
+            assert!(VISITS.get() < 700, "a removal from level {key} visits {}", VISITS.get());
+            keys.leave(key);
+        }
+        while keys.order.shrink(&mut keys.bin) {}
+        keys.bin = Bin::new();
+        assert_eq!((keys.order.count_groups(), keys.order.bytes()), (0, before), "all is forgotten");
+    }
+}
