@@ -4,6 +4,7 @@ mod bounds;
 mod plain;
 mod slab;
 mod stamps;
+mod table;
 mod turns;
 
 use super::{AnyOrder, Bin, Group, Place, Pushed, level_of};
