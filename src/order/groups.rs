@@ -101,7 +101,8 @@ impl<T: Copy> Groups<T> {
 
     #[cfg(test)]
     pub(super) fn bytes(&self) -> usize {
-        self.lanes.bytes() + self.keys.bytes() + self.table.bytes()
+        let indexes = self.indexes.len() * size_of::<[u32; 256]>();
+        self.lanes.bytes() + self.keys.bytes() + self.table.bytes() + indexes
     }
 
     /// A group, and the number of its hand-outs since it is known.

@@ -178,3 +178,111 @@ fn groups_give_memory_back_and_no_call_visits_many() {
         assert!(bytes < 1 << 19, "{bytes} bytes are left");
     }
 }
+
+/// With many levels a line that becomes empty gives its memory back; with a few it keeps it.
+#[test]
+fn levels_keep_the_memory_of_a_few_lines() {
+    for removed in [false, true] {
+        let mut keys = Keys::new(AnyOrder::new(false), 256);
+        (0..256).for_each(|key| keys.enter(key, 0, 1));
+        keys.push(0, 0);
+        let line = keys.order.bytes();
+        for _ in 0..3 {
+            for key in (0..256).filter(|key| *key > 0 || keys.place(0).is_none()).collect::<Vec<_>>() {
+                keys.push(key, key as i8);
+            }
+            assert_eq!(keys.order.bytes(), 256 * line);
+            assert!(keys.bin.is_empty());
+            (0..256).for_each(|key| if removed { keys.remove(key) } else { _ = keys.pop() });
+            assert_eq!(keys.order.bytes(), 32 * line);
+            keys.bin = Bin::new();
+            for _ in 0..100 {
+                keys.push(7, 7);
+                keys.remove(7);
+            }
+            assert!(keys.order.bytes() <= 32 * line);
+            keys.bin = Bin::new();
+            assert!(!keys.order.shrink(&mut keys.bin));
+            assert!(keys.order.bytes() == 0 && !keys.bin.is_empty());
+            keys.bin = Bin::new();
+            // Of a few, none is freed.
+            for key in (0..32).chain(0..32) {
+                keys.push(key, key as i8);
+                keys.remove(key);
+            }
+            assert!(keys.order.bytes() == 32 * line && keys.bin.is_empty());
+        }
+    }
+}
+
+/// A line keeps a few empty blocks, or as many as were reserved.
+#[test]
+fn a_line_keeps_some_blocks() {
+    const KEYS: u32 = 8000;
+    let mut keys = Keys::new(AnyOrder::new(false), KEYS);
+    (0..KEYS).for_each(|key| keys.enter(key, 0, 1));
+    keys.push(0, 0);
+    let block = keys.order.bytes() / 1024 * 1024;
+    let rounds = |keys: &mut Keys, removed: bool| {
+        for _ in 0..3 {
+            (0..KEYS).for_each(|key| {
+                if keys.place(key).is_none() {
+                    _ = keys.push(key, 0)
+                }
+            });
+            (0..KEYS).for_each(|key| if removed { keys.remove(key) } else { _ = keys.pop() });
+        }
+    };
+    for removed in [false, true] {
+        rounds(&mut keys, removed);
+        let kept = keys.order.bytes() / block;
+        assert!((9..=10).contains(&kept) && !keys.bin.is_empty(), "{kept} blocks");
+        keys.order.shrink(&mut keys.bin);
+        assert_eq!(keys.order.bytes(), 0);
+        keys.bin = Bin::new();
+        keys.order.reserve(KEYS as usize);
+        let (all, blocks) = (keys.order.bytes(), (KEYS as usize).div_ceil(256));
+        assert!((blocks..blocks + 2).contains(&(all / block)), "{} blocks for {blocks}", all / block);
+        rounds(&mut keys, removed);
+        assert!(keys.bin.is_empty() && keys.order.bytes() < all + 2 * block);
+        // With a key, a shrink frees the others, and no more are kept from then on.
+        keys.push(0, 0);
+        keys.order.shrink(&mut keys.bin);
+        assert!(keys.order.bytes() < 3 * block && !keys.bin.is_empty());
+        keys.bin = Bin::new();
+        keys.remove(0);
+        rounds(&mut keys, removed);
+        assert!(keys.order.bytes() < 11 * block);
+        keys.order.shrink(&mut keys.bin);
+        keys.bin = Bin::new();
+    }
+    // With other orders it does nothing.
+    let mut groups = AnyOrder::<u32>::groups(None, false);
+    let before = groups.bytes();
+    groups.reserve(KEYS as usize);
+    assert_eq!(groups.bytes(), before);
+}
+
+/// A group with a key in each level has an index of its lanes, which goes with them. A removal walks over the lanes to forget some.
+#[test]
+fn a_lane_of_a_group_with_many_levels_is_found_at_once() {
+    let mut keys = Keys::new(AnyOrder::groups(None, false), 512);
+    let before = keys.order.bytes();
+    for _ in 0..3 {
+        for key in 0..512 {
+            VISITS.set(0);
+            keys.enter(key, 0, 1);
+            keys.push(key, key as i8);
+            assert!(VISITS.get() <= 12, "a push in level {key} visits {}", VISITS.get());
+        }
+        for key in 0..512 {
+            VISITS.set(0);
+            keys.remove(key);
+            assert!(VISITS.get() < 700, "a removal from level {key} visits {}", VISITS.get());
+            keys.leave(key);
+        }
+        while keys.order.shrink(&mut keys.bin) {}
+        keys.bin = Bin::new();
+        assert_eq!((keys.order.count_groups(), keys.order.bytes()), (0, before), "all is forgotten");
+    }
+}

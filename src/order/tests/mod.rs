@@ -3,9 +3,11 @@
 mod bounds;
 mod plain;
 mod slab;
+mod stamps;
+mod table;
 mod turns;
 
-use super::{AnyOrder, Bin, Group, Place, level_of};
+use super::{AnyOrder, Bin, Group, Place, Pushed, level_of};
 use plain::{Plain, Rules};
 
 std::thread_local!(pub(crate) static VISITS: std::cell::Cell<u64> = const { std::cell::Cell::new(0) });
@@ -48,15 +50,23 @@ impl Keys {
     }
 
     fn push(&mut self, key: u32, priority: i8) -> bool {
+        let ready = self.order.ready(true);
         self.order.expect(priority);
+        assert_eq!(self.order.ready(true), ready);
         let (is_queued, place) = self.known[key as usize].as_mut().unwrap();
-        let pushed = self.order.push(key, priority, place.group);
+        let pushed = if self.order.is_ordered() || key % 2 == 0 {
+            self.order.push(key, priority, place.group)
+        } else {
+            Pushed { position: self.order.push_plain(key), is_ready: true }
+        };
         (*is_queued, place.priority, place.position) = (true, priority, pushed.position);
         pushed.is_ready
     }
 
     fn pop(&mut self) -> Option<u32> {
-        let key = self.order.pop(&mut self.bin)?;
+        let is_plain = !self.order.is_ordered() && self.held.len() % 2 == 0;
+        let plain = if is_plain { self.order.pop_plain() } else { None };
+        let key = plain.or_else(|| self.order.pop(&mut self.bin))?;
         self.known[key as usize].as_mut().unwrap().0 = false;
         self.held.push(key);
         Some(key)
@@ -171,6 +181,9 @@ impl Run {
 
     fn compare(&self) {
         assert_eq!(self.keys.order.blocked(), self.plain.blocked());
+        assert_eq!(self.keys.order.len(), self.plain.queued.len());
+        assert_eq!(self.keys.order.ready(true), self.plain.queued.len() - self.plain.blocked());
+        assert!(self.keys.order.is_ordered() || self.keys.order.ready(false) == self.plain.queued.len());
         assert_eq!(self.keys.order.front().map(|front| front.0), self.plain.top());
         for ahead in [0, 1, 4] {
             let next = self.keys.order.upcoming(ahead);
@@ -302,6 +315,29 @@ fn groups_with_a_limit_do_what_plain_lists_do() {
     {
         let rules = Rules { strict, limit: Some(limit) };
         random_calls(|| AnyOrder::groups(Some(limit), strict), rules, true, groups, keys);
+    }
+}
+
+/// Groups of many levels, whose lanes are forgotten often: they get an index, and lose it.
+#[test]
+fn lanes_come_and_go() {
+    for limit in [None, Some(1)] {
+        let mut run = Run::new(AnyOrder::groups(limit, false), Rules { strict: false, limit }, 3, 60);
+        let mut random = Random(9);
+        for step in 0..steps() / 2 {
+            let (adds, removes) = [(9, 3), (4, 9), (6, 6)][step as usize / 100 % 3];
+            let key = random.below(60);
+            run.step(match random.below(20) {
+                dice if dice < adds => Op::Add(key, [-128, -100, -3, 0, 3, 50, 100, 127][random.below(8) as usize]),
+                dice if dice < adds + removes => Op::Remove(key),
+                16 => Op::End(key, None),
+                17 => Op::Shrink,
+                _ => Op::Pop,
+            });
+            if step % 64 == 0 {
+                run.compare_all();
+            }
+        }
     }
 }
 

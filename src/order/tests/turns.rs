@@ -269,3 +269,28 @@ fn no_level_of_a_slow_group_waits_for_ever() {
         check(limit, &lanes, &holds);
     }
 }
+
+/// Keys that come soon, for the cache: of one line, level or lane exactly; of many groups the one that comes after all others.
+#[test]
+fn upcoming_keys_come_soon() {
+    for (order, priority, groups) in [
+        (AnyOrder::new(false), 0, 1),
+        (AnyOrder::new(false), 100, 1),
+        (AnyOrder::groups(None, false), 0, 1),
+        (AnyOrder::groups(None, false), 0, 8),
+    ] {
+        let mut keys = Keys::new(order, 64);
+        for key in 0..64 {
+            keys.enter(key, u64::from(key) % groups, 1);
+            keys.push(key, priority);
+        }
+        for next in 1..=64 {
+            assert_eq!(keys.pop(), Some(next - 1));
+            keys.ended(0);
+            for ahead in [0, 1, 4] {
+                let upcoming = next + if groups == 8 { 7 } else { ahead };
+                assert_eq!(keys.order.upcoming(ahead), Some(upcoming).filter(|key| *key < 64));
+            }
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! Stamps are times of pushes, or a bit older; and of hand-outs, with groups.
+
+use super::{Keys, Random, steps};
+use crate::order::AnyOrder;
+use std::collections::HashMap;
+
+/// A call, or with `batches` several at a time, and then the time, if it is wanted. `all_levels`: in another order than a line. `groups`: 0
+/// without.
+fn random_sections(order: AnyOrder<u32>, all_levels: bool, groups: u64, batches: bool) {
+    const KEYS: u32 = 1500;
+    let (mut keys, mut random) = (Keys::new(order, KEYS), Random(groups + 5));
+    assert!(!keys.order.wants_stamp());
+    keys.order.want_stamps();
+    let has_groups = groups > 0;
+    // By level, or of all groups: the times of all pushes. And the list and the index of each key's last push.
+    let mut times = HashMap::<i8, Vec<u64>>::new();
+    let mut pushes = vec![(0, 0); KEYS as usize];
+    let (mut now, mut turn, mut pops) = (0, 0, 0);
+    for step in 0..steps() / 4 {
+        let (mut firsts, mut is_turn) = (Vec::new(), false);
+        let calls = if batches && random.below(50) == 0 { random.below(300) } else { 1 };
+        let (adds, removes) = [(60, 5), (25, 5), (90, 0), (45, 50)][step as usize / 500 % 4];
+        for _ in 0..calls {
+            let (key, dice) = (random.below(KEYS), random.below(100));
+            if dice < adds && keys.place(key).is_none() {
+                let priority = if all_levels { [-128, 0, 0, 5, 127][random.below(5) as usize] } else { 0 };
+                is_turn |= keys.order.front().is_none();
+                if keys.order.level_len(priority) == 0 {
+                    firsts.push(key);
+                }
+                keys.enter(key, u64::from(key) % groups.max(1), 1);
+                keys.push(key, priority);
+                let list = if has_groups { 0 } else { priority };
+                let times = times.entry(list).or_default();
+                pushes[key as usize] = (list, times.len());
+                times.push(0);
+            } else if dice < adds {
+            } else if dice < adds + removes {
+                if keys.place(key).is_some() {
+                    keys.remove(key);
+                    keys.leave(key);
+                }
+            } else if let Some(key) = keys.pop() {
+                keys.ended(0);
+                keys.leave(key);
+                pops += 1;
+                is_turn |= pops >= 16;
+            }
+        }
+        now += 2 + u64::from(random.below(9));
+        times
+            .values_mut()
+            .flat_map(|times| times.iter_mut().rev().take_while(|time| **time == 0))
+            .for_each(|time| *time = now);
+        if keys.order.wants_stamp() {
+            keys.order.stamp(now);
+        }
+        assert!(!keys.order.wants_stamp());
+        if is_turn {
+            (turn, pops) = (now, 0);
+        }
+        // Each key's stamp, and the first keys of the levels.
+        let queued = |key: &u32| keys.place(*key).map(|place| (*key, place));
+        let mut stamps = Vec::new();
+        for (key, place) in (0..KEYS).filter_map(|key| queued(&key)).filter(|_| calls > 1 || step % 16 == 0) {
+            let (stamp, (list, at)) = (keys.order.stamp_of(key, place), pushes[key as usize]);
+            let times = &times[&list];
+            assert!(stamp <= times[at], "{stamp} is after the push at {}", times[at]);
+            let before = times[at.saturating_sub(63)];
+            // With groups the keys of a batch have earlier stamps.
+            let is_fresh = stamp >= before || has_groups && batches;
+            assert!(is_fresh, "{stamp} is before the push of 63 keys earlier, at {before}");
+            stamps.push((place.priority, keys.order.push_number(key, place), stamp));
+        }
+        stamps.sort_unstable();
+        assert!(stamps.is_sorted_by_key(|stamp| (stamp.0, stamp.2)), "{stamps:?}");
+        if all_levels && calls == 1 {
+            for (key, place) in firsts.iter().filter_map(queued) {
+                assert_eq!(keys.order.stamp_of(key, place), now, "the first key of a level");
+            }
+        }
+        if let Some((priority, front)) = keys.order.front() {
+            let first = stamps.iter().find(|stamp| stamp.0 == priority);
+            if has_groups {
+                assert_eq!(front, turn, "the time of the last few pops");
+            } else if let Some(first) = first {
+                assert_eq!(front, first.2, "the stamp of the first key");
+            }
+        }
+    }
+    assert!(now > 0 && times.values().map(Vec::len).sum::<usize>() > 1000);
+}
+
+#[test]
+fn stamps_are_times_of_pushes() {
+    random_sections(AnyOrder::new(false), false, 0, true);
+    random_sections(AnyOrder::new(false), true, 0, true);
+    random_sections(AnyOrder::groups(None, false), true, 7, false);
+    random_sections(AnyOrder::groups(None, true), true, 300, true);
+}
+
+/// The first key with a priority comes when keys are queued, of which the last wants a stamp.
+#[test]
+fn a_line_that_becomes_a_level_keeps_its_stamps() {
+    for (before, later) in (0..3).flat_map(|before| [(before, false), (before, true)]) {
+        let mut keys = Keys::new(AnyOrder::new(false), 10);
+        keys.order.want_stamps();
+        (0..10).for_each(|key| keys.enter(key, 0, 1));
+        for key in 0..before {
+            keys.push(key, 0);
+            assert_eq!(keys.order.wants_stamp(), key == 0 || later);
+            if !later {
+                keys.order.stamp(10);
+            }
+        }
+        keys.push(5, 100);
+        keys.push(6, 0);
+        assert!(keys.order.wants_stamp());
+        keys.order.stamp(20);
+        assert!(!keys.order.wants_stamp());
+        let stamp = |keys: &Keys, key| keys.order.stamp_of(key, keys.place(key).unwrap());
+        assert_eq!(stamp(&keys, 5), 20);
+        assert_eq!(stamp(&keys, 6), if before > 0 && !later { 10 } else { 20 });
+        (0..before).for_each(|key| assert_eq!(stamp(&keys, key), if later { 20 } else { 10 }));
+    }
+}
+
+/// An order that was not asked to wants none.
+#[test]
+fn no_stamps_unless_they_are_wanted() {
+    for order in [AnyOrder::new(false), AnyOrder::groups(None, false)] {
+        let mut keys = Keys::new(order, 1000);
+        for key in 0..1000 {
+            keys.enter(key, 0, 1);
+            keys.push(key, 0);
+            assert!(!keys.order.wants_stamp());
+            assert_eq!(keys.order.stamp_of(key, keys.place(key).unwrap()), 0);
+        }
+        assert_eq!(keys.order.front(), Some((0, 0)));
+        while keys.pop().is_some() {
+            assert!(!keys.order.wants_stamp());
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! The buckets follow the number of groups.
+
+use super::VISITS;
+use crate::order::lanes::Lanes;
+use crate::order::table::Table;
+use crate::order::{Bin, Group};
+use crate::random::mix;
+
+#[test]
+fn a_table_grows_and_shrinks_with_its_groups() {
+    const MANY: u32 = 6000;
+    let (mut table, mut lanes, mut bin) = (Table::new(), Lanes::default(), Bin::<u32>::new());
+    let group = |number: u32| Group { hash: mix(number.into()), weight: 1 };
+    // Finds all groups, in a visit and a half for each or a bit more.
+    let find_all = |table: &mut Table, lanes: &mut Lanes, numbers: &[u32]| {
+        VISITS.set(0);
+        for (at, number) in numbers.iter().enumerate() {
+            assert_eq!(table.find_or_make(group(at as u32), lanes), *number);
+        }
+        let visits = VISITS.get() as usize;
+        assert!(visits <= 10 + 7 * numbers.len() / 4, "{visits} for {} groups", numbers.len());
+    };
+    let segments = |table: &Table| table.bytes() / 4096;
+    for round in 0..3 {
+        let mut numbers = Vec::new();
+        for number in 0..MANY {
+            VISITS.set(0);
+            numbers.push(table.find_or_make(group(number), &mut lanes));
+            assert!(VISITS.get() <= 40, "a new group visits {}", VISITS.get());
+            if number % 500 == 0 {
+                find_all(&mut table, &mut lanes, &numbers);
+            }
+        }
+        find_all(&mut table, &mut lanes, &numbers);
+        assert_eq!((table.groups(), segments(&table)), (MANY as usize, 6), "round {round}");
+        while let Some(number) = numbers.pop() {
+            VISITS.set(0);
+            table.remove(number, &mut lanes, &mut bin);
+            assert!(VISITS.get() <= 40, "a group that goes visits {}", VISITS.get());
+            if numbers.len() % 500 == 20 {
+                find_all(&mut table, &mut lanes, &numbers);
+            }
+            assert!(segments(&table) <= 4 * numbers.len().max(16) / 1024 + 2);
+        }
+        // One more than needed is kept, until a shrink.
+        assert_eq!((table.groups(), lanes.len(), segments(&table)), (0, 0, 2));
+        assert!(!bin.is_empty());
+        bin = Bin::new();
+        if round == 1 {
+            table.shrink(&mut bin);
+            assert!(segments(&table) == 1 && !bin.is_empty());
+            bin = Bin::new();
+        }
+    }
+}
