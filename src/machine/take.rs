@@ -23,9 +23,8 @@ impl<K> Machine<K> {
     pub(crate) fn take_out(&mut self, hand: &mut Option<K>, seen: Seen, mode: Mode) -> (Taken, Owed) {
         let mut taken = Taken { was_queued: false, delay: None, is_active: false };
         let Some(entry) = self.keys.get(seen.number) else { return (taken, Owed::NOTHING) };
-        let push_of = |entry: EntryRef<K>| self.order.push_number(entry, entry.place());
         let is_it = entry.state().is_queued() && entry.priority() == seen.priority;
-        taken.was_queued = is_it && Some(push_of(entry)) == seen.push;
+        taken.was_queued = is_it && Some(self.order.age(entry.place())) == seen.push;
         if entry.state().is_delayed() && Some(self.later.began(seen.number)) == seen.began {
             let is_awaited = self.drop_delay(entry);
             taken.delay = Some(self.last_delay(entry, is_awaited));

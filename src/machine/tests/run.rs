@@ -666,8 +666,8 @@ impl Run {
                 from = machine.look(at, Which::Active, |view| {
                     let seen = view.seen();
                     let Some((_, time)) = shards.pushed.get(&view.key().number()) else { return };
-                    assert!(seen.stamp <= *time, "{} is not after {time}", seen.stamp);
-                    assert!(seen.priority != level || stamp <= seen.stamp, "the front has the oldest key");
+                    assert!(seen.push.unwrap().0 <= *time, "{} is not after {time}", seen.push.unwrap().0);
+                    assert!(seen.priority != level || stamp <= seen.push.unwrap().0, "the front has the oldest key");
                 });
             }
         }
