@@ -41,11 +41,13 @@ pub(super) fn chunk_of(number: u32) -> usize {
     (number >> INDEX_BITS) as usize
 }
 
-/// The number of a slot.
-#[inline]
-pub(super) fn number<K>(entry: &EntryRef<K>) -> u32 {
-    let (_, head) = ChunkRef::of(entry);
-    head.number << INDEX_BITS | entry.slot().index() as u32
+impl<K> EntryRef<K> {
+    /// The number of the slot.
+    #[inline]
+    pub(crate) fn number(&self) -> u32 {
+        let (_, head) = ChunkRef::of(self);
+        head.number << INDEX_BITS | self.slot().index() as u32
+    }
 }
 
 /// The index of a slot in its chunk.
@@ -109,16 +111,11 @@ impl<K> Slab<K> {
         self.taken
     }
 
-    /// All taken slots, in the order of memory.
-    pub(super) fn iter(&self) -> impl Iterator<Item = EntryRef<K>> {
-        self.iter_chunks(0..self.chunks())
-    }
-
-    /// The taken slots of these chunks; numbers beyond the last chunk are ignored. Slots do not move (S3), so a caller that visits the
+    /// The taken slots of these chunks, in the order of memory; numbers beyond the last chunk are ignored. Slots do not move (S3), so a caller that visits the
     /// chunks in several critical sections sees each slot that stays taken once.
     pub(super) fn iter_chunks(&self, chunks: Range<usize>) -> impl Iterator<Item = EntryRef<K>> {
         let chunks = chunks.start.min(self.chunks())..chunks.end.min(self.chunks());
-        chunks.filter_map(|number| self.chunks[number].as_ref()).flat_map(Chunk::iter)
+        chunks.filter_map(|number| self.chunks.get(number)?.as_ref()).flat_map(Chunk::iter)
     }
 
     /// The end of the chunk numbers, for [`iter_chunks`](Self::iter_chunks).
@@ -296,38 +293,24 @@ impl<K> Slab<K> {
     }
 }
 
-impl<K> Slab<K> {
-    /// Drops all keys and frees all chunks. After a panic in a key's drop, the next call goes on with the next key.
-    fn clear(&mut self) {
-        while let Some(last) = self.numbers.end().checked_sub(1) {
-            let Some(chunk) = self.chunks.get(last).and_then(Option::as_ref) else {
-                self.numbers.give_back(last as u32); // `grow` has panicked
-                continue;
-            };
-            while let Some(slot) = chunk.iter().next() {
-                let vacant = &chunk.head().vacant;
-                vacant.set(vacant.get() | 1 << slot.slot().index()); // before the drop: a key whose drop panics is not dropped again
+impl<K> Drop for Slab<K> {
+    /// Drops every key, even if the drops of some panic. Passes the first panic on afterwards, unless the thread already unwinds. Then the
+    /// chunks are freed.
+    fn drop(&mut self) {
+        let mut first = None;
+        for slot in self.iter_chunks(0..self.chunks()) {
+            let drop_key = AssertUnwindSafe(|| {
                 slot.slot().key.with_mut(|cell| {
                     // SAFETY: the slab is being dropped, so there is no other reference to the key.
                     let cell = unsafe { &mut *cell };
-                    // SAFETY: the slot was taken, so its key is initialised; it is vacant from here on (S1).
+                    // SAFETY: the slot is taken, so its key is initialised (S1); it is visited once, and nobody reads it afterwards.
                     unsafe { cell.assume_init_drop() }
                 });
-            }
-            self.chunks[last] = None;
-            self.numbers.give_back(last as u32);
-        }
-    }
-}
-
-impl<K> Drop for Slab<K> {
-    /// Drops every key, even if the drops of some panic. Passes the first panic on afterwards, unless the thread already unwinds.
-    fn drop(&mut self) {
-        let mut first = None;
-        while let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.clear())) {
-            match first {
-                None => first = Some(panic),
-                Some(_) => discard(panic),
+            });
+            match (catch_unwind(drop_key), &first) {
+                (Ok(()), _) => {}
+                (Err(panic), None) => first = Some(panic),
+                (Err(panic), Some(_)) => discard(panic),
             }
         }
         match first {
@@ -426,7 +409,7 @@ mod tests {
         let mut slab = Slab::new();
         let slots: Vec<_> = (0..100_u8).map(|i| insert(&mut slab, [i; 104])).collect();
         assert_eq!(vacant(&slab), [0, 0, 0, 28]);
-        assert_eq!(slab.iter().count(), 100);
+        assert_eq!(slab.iter_chunks(0..slab.chunks()).count(), 100);
         for (&slot, i) in slots.iter().zip(0..) {
             assert_eq!(slab.remove(slot), [i; 104]);
         }

@@ -108,19 +108,11 @@ impl State {
         self.0.store(before ^ (DIRTY | PROCESSING), Ordering::Relaxed);
     }
 
-    /// The key was taken out of the order and is not handed out.
-    pub(crate) fn on_take_back(&self) {
+    /// The key is not to be handed out: it was taken out of the order, or it is processing and forgets the add.
+    pub(crate) fn take_back(&self) {
         let before = self.0.load(Ordering::Relaxed);
-        debug_assert_eq!(before & (DIRTY | PROCESSING), DIRTY, "I1: only a queued key can be taken out");
-        self.0.store(before & !DIRTY, Ordering::Relaxed);
-    }
-
-    /// The add that a processing key remembers is taken back. Returns whether there was one.
-    pub(crate) fn forget_add(&self) -> bool {
-        let before = self.0.load(Ordering::Relaxed);
-        debug_assert_ne!(before & PROCESSING, 0, "only a held key remembers an add");
+        debug_assert_ne!(before & DIRTY, 0, "only a dirty key can be taken back");
         self.0.store(before & !DIRTY, Ordering::Release);
-        before & DIRTY != 0
     }
 
     /// `done`, by the holder.
@@ -259,7 +251,8 @@ mod tests {
         assert_eq!(s.on_add(), OnAdd::Defer);
         assert_eq!(s.on_add(), OnAdd::Coalesce);
         assert!(s.is_dirty());
-        assert_eq!((s.forget_add(), s.forget_add(), s.is_dirty()), (true, false, false));
+        s.take_back();
+        assert!(!s.is_dirty());
         assert_eq!(s.on_add(), OnAdd::Defer);
         assert_eq!(s.on_done(), OnDone::Push);
         s.on_get();

@@ -29,7 +29,7 @@
 use super::buckets::Buckets;
 use super::chunk::Chunk;
 use super::hash::Hash;
-use super::slab::{Retired, Slab, number};
+use super::slab::{Retired, Slab};
 use super::slot::EntryRef;
 use crate::prefetch::{prefetch, prefetch_at};
 use crate::sync::model_const;
@@ -203,12 +203,6 @@ impl<K> Table<K> {
         self.slab.owns(&entry)
     }
 
-    /// The number of the key's slot.
-    #[inline]
-    pub(crate) fn number(&self, entry: EntryRef<K>) -> u32 {
-        number(&entry)
-    }
-
     /// The key in the slot of this number, if there is one.
     pub(crate) fn get(&self, number: u32) -> Option<EntryRef<K>> {
         self.slab.get(number)
@@ -302,7 +296,7 @@ impl<K> Table<K> {
             }
             self.buckets = Buckets::empty(count);
             if keys > 0 {
-                self.slab.iter().for_each(|entry| self.buckets.link_by_hash(entry));
+                self.slab.iter_chunks(0..self.slab.chunks()).for_each(|entry| self.buckets.link_by_hash(entry));
             }
         } else {
             debug_assert!(count > 0 && self.buckets.len() > 0, "there are keys, so there are buckets");

@@ -11,7 +11,7 @@
 
 use super::{EntryRef, Failure, Machine, Mode, Owed};
 use crate::key::{Hash, OnAdd};
-use crate::order::{Group, NORMAL, Pushed};
+use crate::order::{Group, NORMAL};
 use crate::{Added, DelayConflict};
 use equivalent::Equivalent;
 
@@ -186,14 +186,14 @@ impl<K> Machine<K> {
             return mode.ready(1);
         }
         entry.set_priority(priority);
-        let Pushed { position, is_ready } = self.order.push(entry, priority, entry.group());
+        let (position, is_ready) = self.order.push(entry, priority, entry.group());
         entry.set_position(position);
         mode.ready(u32::from(is_ready))
     }
 
     /// Takes a queued key out of the order.
     pub(super) fn unpush(&mut self, entry: EntryRef<K>) {
-        self.order.remove(entry, entry.place(), &mut self.bin);
+        self.order.remove(entry.place(), &mut self.bin);
     }
 
     /// A dirty key is added with a priority. If that is higher, a queued key goes to the end of its level. It is ready as before, so

@@ -68,7 +68,7 @@ impl<K> Machine<K> {
     #[cold]
     #[inline(never)]
     fn add_that_waited(&mut self, entry: EntryRef<K>, mode: Mode) -> (Cancelled, Owed) {
-        let (added, owed) = self.make_dirty(entry, self.later.record(self.keys.number(entry)).priority, mode);
+        let (added, owed) = self.make_dirty(entry, self.later.records[entry.number()].priority, mode);
         (Cancelled::Added(added), owed)
     }
 
@@ -80,9 +80,9 @@ impl<K> Machine<K> {
         priority: i8,
         conflict: DelayConflict,
     ) -> (Added, Owed) {
-        let (number, mut owed) = (self.keys.number(entry), Owed::NOTHING);
+        let (number, mut owed) = (entry.number(), Owed::NOTHING);
         if entry.state().is_delayed() {
-            let record = self.later.record_mut(number);
+            let record = &mut self.later.records[number];
             record.priority = record.priority.max(priority);
             let stands = match conflict {
                 DelayConflict::EarliestWins => record.deadline() <= deadline,
@@ -109,12 +109,12 @@ impl<K> Machine<K> {
         match (conflict, self.policy) {
             (DelayConflict::Replace, _) | (DelayConflict::EarliestWins, DelayedAdd::Promote) => {
                 self.drop_delay(entry);
-                Some(priority.max(self.later.record(self.keys.number(entry)).priority))
+                Some(priority.max(self.later.records[entry.number()].priority))
             }
             (DelayConflict::EarliestWins, DelayedAdd::Independent) => Some(priority),
             (DelayConflict::EarliestWins, DelayedAdd::Strict) if !entry.state().defer_add() => Some(priority),
             (DelayConflict::KeepExisting, _) | (DelayConflict::EarliestWins, DelayedAdd::Strict) => {
-                let record = self.later.record_mut(self.keys.number(entry));
+                let record = &mut self.later.records[entry.number()];
                 record.priority = record.priority.max(priority);
                 None
             }
@@ -124,7 +124,7 @@ impl<K> Machine<K> {
     /// Takes the delay of a delayed key out of the wheel. Returns whether an add waits for it.
     #[inline]
     pub(super) fn drop_delay(&mut self, entry: EntryRef<K>) -> bool {
-        self.later.remove(self.keys.number(entry));
+        self.later.remove(entry.number());
         self.end_delay(entry)
     }
 
@@ -137,7 +137,7 @@ impl<K> Machine<K> {
 
     /// The last delay of a key, which may have left the wheel.
     pub(super) fn last_delay(&self, entry: EntryRef<K>, is_awaited: bool) -> Delay {
-        let record = self.later.record(self.keys.number(entry));
+        let record = &self.later.records[entry.number()];
         Delay { deadline: record.deadline(), priority: record.priority, is_awaited }
     }
 }

@@ -19,7 +19,7 @@ impl<K> Machine<K> {
     /// The add that makes the key dirty owes the news. `None`: it is dirty already.
     pub(crate) fn wait_for_dirty(&mut self, claimed: &Claimed<K>) -> Option<DirtyTicket> {
         let entry = self.held(claimed);
-        entry.state().await_dirty().then(|| DirtyTicket(self.keys.number(entry)))
+        entry.state().await_dirty().then(|| DirtyTicket(entry.number()))
     }
 
     /// The tickets of keys that have become dirty: what [`Owed::DIRTY`] speaks of.
@@ -37,7 +37,7 @@ impl<K> Machine<K> {
     #[cold]
     fn tell_of_dirty(&mut self, entry: EntryRef<K>) -> Owed {
         entry.state().clear_awaited();
-        self.dirty.push(DirtyTicket(self.keys.number(entry)));
+        self.dirty.push(DirtyTicket(entry.number()));
         Owed::only_if(true, Owed::DIRTY)
     }
 }

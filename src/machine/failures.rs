@@ -54,7 +54,7 @@ impl<K> Machine<K> {
     }
 
     fn failures_of(&self, entry: EntryRef<K>) -> u32 {
-        if entry.state().has_failed() { self.later.record(self.keys.number(entry)).failures } else { 0 }
+        if entry.state().has_failed() { self.later.records[entry.number()].failures } else { 0 }
     }
 
     /// If the add is a failure, counts it. Returns the delay that the add asks for, or the longer one of the schedule.
@@ -72,7 +72,7 @@ impl<K> Machine<K> {
 
     #[inline]
     fn count(&mut self, entry: EntryRef<K>, schedule: Option<&dyn Schedule>) -> u64 {
-        let failures = &mut self.later.make(self.keys.number(entry)).failures;
+        let failures = &mut self.later.records.make(entry.number()).failures;
         let before = *failures;
         *failures = before.saturating_add(1);
         self.later.failing += usize::from(before == 0);
@@ -82,7 +82,7 @@ impl<K> Machine<K> {
 
     pub(super) fn clear_failures(&mut self, entry: EntryRef<K>) {
         if entry.state().has_failed() {
-            self.later.record_mut(self.keys.number(entry)).failures = 0;
+            self.later.records[entry.number()].failures = 0;
             self.later.failing -= 1;
             entry.state().clear_failed();
         }

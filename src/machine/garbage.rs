@@ -48,14 +48,14 @@ impl<K> Machine<K> {
         for memory in self.keys.take_retired() {
             let (mut records, mut times) = (Box::default(), Box::default());
             if let Retired::Chunk(chunk) = &memory {
-                records = self.later.take_chunk(chunk.number());
-                times = self.times.as_mut().map(|times| times.take_chunk(chunk.number())).unwrap_or_default();
+                records = self.later.records.take_chunk(chunk.number());
+                times = self.times.as_mut().map(|times| times.keys.take_chunk(chunk.number())).unwrap_or_default();
             }
             self.retired.push(RetiredSlots { memory, records, times });
         }
         // After all have been taken: else those behind the last chunk that is left would be freed here.
         let chunks = self.keys.chunks();
-        self.later.truncate(chunks);
-        self.times.iter_mut().for_each(|times| times.truncate(chunks));
+        self.later.records.truncate(chunks);
+        self.times.iter_mut().for_each(|times| times.keys.truncate(chunks));
     }
 }

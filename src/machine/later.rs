@@ -20,7 +20,8 @@ pub(super) struct Later {
     wheel: Option<Box<Wheel>>,
     /// A wheel to be freed.
     old: Option<Box<Wheel>>,
-    records: SideArray<Record>,
+    /// Of the slots whose keys are delayed or have failed, and some others.
+    pub(super) records: SideArray<Record>,
     /// Keys in the wheel.
     pub(super) delayed: usize,
     /// Keys whose failures are counted.
@@ -30,7 +31,7 @@ pub(super) struct Later {
     /// No delay expires before this.
     pub(super) until: u64,
     /// The number of times that a key has become delayed.
-    begun: u64,
+    pub(super) begun: u64,
 }
 
 /// What is kept for a slot: 24 bytes.
@@ -65,23 +66,6 @@ impl Later {
         Self { wheel: None, old: None, records, delayed: 0, failing: 0, time: 0, until: NEVER, begun: 0 }
     }
 
-    /// The record of a slot, which is made if there is none.
-    #[inline]
-    pub(super) fn make(&mut self, number: u32) -> &mut Record {
-        self.records.make(number)
-    }
-
-    /// The record of a slot whose key is delayed or has failed.
-    #[inline]
-    pub(super) fn record(&self, number: u32) -> &Record {
-        &self.records[number]
-    }
-
-    #[inline]
-    pub(super) fn record_mut(&mut self, number: u32) -> &mut Record {
-        &mut self.records[number]
-    }
-
     /// When a delay expires that a call has asked for.
     #[inline]
     pub(super) fn deadline(&mut self, now: u64, delay: u64) -> u64 {
@@ -107,13 +91,8 @@ impl Later {
         self.delayed += 1;
         self.begun += 1;
         let began = self.begun as u32;
-        let record = self.make(number);
+        let record = self.records.make(number);
         (record.began, record.priority) = (began, priority);
-    }
-
-    /// The number of times that a key has become delayed.
-    pub(super) fn begun(&self) -> u64 {
-        self.begun
     }
 
     /// The earliest deadline, or an earlier time while the wheel sorts deadlines.
@@ -191,20 +170,5 @@ impl Later {
         if self.delayed == 0 {
             self.old = self.wheel.take();
         }
-    }
-
-    /// Gives the spare capacity of the list of records back.
-    pub(super) fn shrink(&mut self) {
-        self.records.shrink();
-    }
-
-    /// Takes the records of a chunk of slots that is freed.
-    pub(super) fn take_chunk(&mut self, chunk: usize) -> Box<[Record]> {
-        self.records.take_chunk(chunk)
-    }
-
-    /// `chunks`: the number of chunks that are left.
-    pub(super) fn truncate(&mut self, chunks: usize) {
-        self.records.truncate(chunks);
     }
 }

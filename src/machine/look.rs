@@ -52,11 +52,8 @@ pub(crate) struct View<'m, K>(&'m Machine<K>, &'m EntryRef<K>);
 pub(crate) struct Seen {
     /// Names the hand-out, if the key is processing: see [`Claimed::slot`](super::Claimed::slot).
     pub(crate) slot: SlotId,
-    /// If it is queued: a time before its push, if the machine [wants stamps](Machine::want_stamps); not later than that of a later push of
-    /// its priority.
-    pub(crate) stamp: u64,
-    /// The number of its push, of all with this priority, if it is queued.
-    pub(super) push: Option<u64>,
+    /// The stamp of its push, and its number of all with this priority, if it is queued: see `AnyOrder::age`.
+    pub(super) push: Option<(u64, u64)>,
     /// Which of the beginnings of a delay it was, if it is delayed.
     pub(super) began: Option<u64>,
     /// The number of its slot.
@@ -81,8 +78,8 @@ impl Seen {
     }
 
     /// The queued keys by this: the higher priority comes first, and of one priority the older key, also over several shards.
-    pub(crate) fn by_age(&self) -> (Reverse<i8>, u64, Option<u64>) {
-        (Reverse(self.priority), self.stamp, self.push)
+    pub(crate) fn by_age(&self) -> (Reverse<i8>, Option<(u64, u64)>) {
+        (Reverse(self.priority), self.push)
     }
 }
 
@@ -102,7 +99,7 @@ impl<'m, K> View<'m, K> {
     /// The deadline, and the priority that the key will have.
     pub(crate) fn delay(&self) -> Option<(u64, i8)> {
         let is_delayed = self.1.state().is_delayed();
-        is_delayed.then(|| self.0.later.record(self.number())).map(|record| (record.deadline(), record.priority))
+        is_delayed.then(|| &self.0.later.records[self.number()]).map(|record| (record.deadline(), record.priority))
     }
 
     /// When the key became dirty, if it is and that is known.
@@ -125,8 +122,7 @@ impl<'m, K> View<'m, K> {
         let number = self.number();
         Seen {
             slot: entry.id(),
-            stamp: if self.is_queued() { machine.order.stamp_of(entry, entry.place()) } else { 0 },
-            push: self.is_queued().then(|| machine.order.push_number(entry, entry.place())),
+            push: self.is_queued().then(|| machine.order.age(entry.place())),
             began: entry.state().is_delayed().then(|| machine.later.began(number)),
             number,
             priority: entry.priority(),
@@ -135,7 +131,7 @@ impl<'m, K> View<'m, K> {
     }
 
     fn number(&self) -> u32 {
-        self.0.keys.number(*self.1)
+        self.1.number()
     }
 }
 

@@ -48,15 +48,8 @@ impl<K> Machine<K> {
     /// A key became dirty.
     #[inline]
     pub(super) fn note_dirty(&mut self, entry: EntryRef<K>) {
-        let key = self.keys.number(entry);
+        let key = entry.number();
         self.times.as_mut().expect(MEASURED).dirty(key);
-    }
-
-    /// A dirty key is not to be handed out.
-    pub(super) fn forget_time(&mut self, entry: EntryRef<K>) {
-        if let Some(times) = &mut self.times {
-            times.forget(self.keys.number(entry));
-        }
     }
 
     /// Keys have priorities from now on: none is skipped. A key of a rare priority would stand for others of that priority that came long
@@ -70,21 +63,21 @@ impl<K> Machine<K> {
     #[inline(never)]
     pub(crate) fn started(&mut self, claimed: &Claimed<K>, now: impl FnOnce() -> u64) -> MaybeNanos {
         let entry = self.just_held(claimed);
-        let (key, priority) = (self.keys.number(entry), entry.priority());
+        let (key, priority) = (entry.number(), entry.priority());
         self.times.as_mut().map_or(MaybeNanos::UNKNOWN, |times| times.start(key, priority, now))
     }
 
     /// How long a held key was queued.
     #[inline]
     pub(crate) fn waited(&self, claimed: &Claimed<K>) -> MaybeNanos {
-        let key = self.keys.number(self.just_held(claimed));
+        let key = self.just_held(claimed).number();
         self.times.as_ref().map_or(MaybeNanos::UNKNOWN, |times| times.waited(key))
     }
 
     /// Before a `done`, or a requeue that is not refused. Calls `now` if the time is wanted. Returns how long the key was processing.
     #[inline]
     pub(crate) fn ended(&mut self, claimed: &Claimed<K>, now: impl FnOnce() -> u64) -> MaybeNanos {
-        let key = self.keys.number(self.just_held(claimed));
+        let key = self.just_held(claimed).number();
         self.times.as_mut().map_or(MaybeNanos::UNKNOWN, |times| times.end(key, now))
     }
 
@@ -110,11 +103,11 @@ impl<K> Machine<K> {
     /// When a dirty key became dirty, if that is known.
     #[inline]
     pub(super) fn queued_at(&self, entry: EntryRef<K>) -> Option<u64> {
-        self.times.as_ref()?.queued_at(self.keys.number(entry))
+        self.times.as_ref()?.queued_at(entry.number())
     }
 
     /// When a processing key was handed out. After [`begin_ages`](Self::begin_ages).
     pub(super) fn started_at(&self, entry: EntryRef<K>) -> Option<u64> {
-        self.times.as_ref()?.started_at(self.keys.number(entry))
+        self.times.as_ref()?.started_at(entry.number())
     }
 }

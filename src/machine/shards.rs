@@ -36,6 +36,6 @@ impl<K> Machine<K> {
     /// A number that grows when a key is to be handed out, now or later, that was not. If it is the same in two visits of each shard, and
     /// each shard was without work in both, there was a moment at which all were.
     pub(crate) fn activity(&self) -> u64 {
-        self.counts.pushed + self.counts.deferred + self.later.begun()
+        self.counts.pushed + self.counts.deferred + self.later.begun
     }
 }

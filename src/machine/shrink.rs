@@ -22,8 +22,8 @@ impl<K> Machine<K> {
         } else if self.keys.shrink_buckets(2 * STEP) {
             Some(from.max(1))
         } else {
-            self.later.shrink();
-            self.times.iter_mut().for_each(|times| times.shrink());
+            self.later.records.shrink();
+            self.times.iter_mut().for_each(|times| times.keys.shrink());
             None
         };
         self.retire();

@@ -21,25 +21,15 @@ pub(crate) struct Taken {
 impl<K> Machine<K> {
     /// Takes out of a key that was seen what is still there: its push, its delay, or both.
     pub(crate) fn take_out(&mut self, hand: &mut Option<K>, seen: Seen, mode: Mode) -> (Taken, Owed) {
-        let mut taken = Taken { was_queued: false, delay: None, is_active: false };
-        let Some(entry) = self.keys.get(seen.number) else { return (taken, Owed::NOTHING) };
-        let push_of = |entry: EntryRef<K>| self.order.push_number(entry, entry.place());
+        let Some(entry) = self.keys.get(seen.number) else {
+            return (Taken { was_queued: false, delay: None, is_active: false }, Owed::NOTHING);
+        };
         let is_it = entry.state().is_queued() && entry.priority() == seen.priority;
-        taken.was_queued = is_it && Some(push_of(entry)) == seen.push;
-        if entry.state().is_delayed() && Some(self.later.began(seen.number)) == seen.began {
-            let is_awaited = self.drop_delay(entry);
-            taken.delay = Some(self.last_delay(entry, is_awaited));
-        }
-        if taken.was_queued {
-            self.take_back(entry);
-        }
-        taken.is_active = entry.state().is_active();
-        if !taken.was_queued && taken.delay.is_none() {
-            return (taken, Owed::NOTHING);
-        }
-        let _garbage_below = self.forget_if_vacant(hand, entry, mode);
-        let over = if taken.was_queued { self.over(mode) } else { Owed::NOTHING };
-        (taken, self.drained(mode).and(over).and(self.garbage()))
+        let was_queued = is_it && Some(self.order.age(entry.place())) == seen.push;
+        let was_delayed = entry.state().is_delayed() && Some(self.later.began(seen.number)) == seen.began;
+        let is_active = entry.state().is_active() && !was_queued;
+        let (delay, owed) = self.take(hand, entry, was_queued, was_delayed, mode);
+        (Taken { was_queued, delay, is_active }, owed)
     }
 
     /// The key is not to be handed out, now or later. Returns whether it was dirty or delayed.
@@ -49,28 +39,36 @@ impl<K> Machine<K> {
     {
         let Some(entry) = self.keys.find(key, hash) else { return (false, Owed::NOTHING) };
         let (was_dirty, was_delayed) = (entry.state().is_dirty(), entry.state().is_delayed());
-        if was_delayed {
-            self.drop_delay(entry);
-        }
-        if was_dirty {
-            self.take_back(entry);
-        }
-        if !was_dirty && !was_delayed {
-            return (false, Owed::NOTHING);
-        }
-        let _garbage_below = self.forget_if_vacant(hand, entry, mode);
-        (true, self.drained(mode).and(self.over(mode)).and(self.garbage()))
+        let (_delay, owed) = self.take(hand, entry, was_dirty, was_delayed, mode);
+        (was_dirty || was_delayed, owed)
     }
 
-    /// A dirty key is not to be handed out.
-    fn take_back(&mut self, entry: EntryRef<K>) {
-        self.counts.taken += 1;
-        self.forget_time(entry);
-        if entry.state().is_processing() {
-            let _was_dirty = entry.state().forget_add();
-        } else {
-            self.unpush(entry);
-            entry.state().on_take_back();
+    /// A dirty key is not to be handed out, or a delayed key loses its delay, which is returned.
+    fn take(
+        &mut self,
+        hand: &mut Option<K>,
+        entry: EntryRef<K>,
+        is_dirty: bool,
+        is_delayed: bool,
+        mode: Mode,
+    ) -> (Option<Delay>, Owed) {
+        if !is_dirty && !is_delayed {
+            return (None, Owed::NOTHING);
         }
+        let delay = is_delayed.then(|| {
+            let is_awaited = self.drop_delay(entry);
+            self.last_delay(entry, is_awaited)
+        });
+        if is_dirty {
+            self.counts.taken += 1;
+            self.times.iter_mut().for_each(|times| times.forget(entry.number()));
+            if entry.state().is_queued() {
+                self.unpush(entry);
+            }
+            entry.state().take_back();
+        }
+        let _garbage_below = self.forget_if_vacant(hand, entry, mode);
+        let over = if is_dirty { self.over(mode) } else { Owed::NOTHING };
+        (delay, self.drained(mode).and(over).and(self.garbage()))
     }
 }

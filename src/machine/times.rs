@@ -49,7 +49,7 @@ impl Default for KeyTimes {
 
 /// See the top of this file. Keys are the numbers of their slots here.
 pub(crate) struct Times {
-    keys: SideArray<KeyTimes>,
+    pub(super) keys: SideArray<KeyTimes>,
     /// No add is skipped.
     measures_all: bool,
     /// One add in this number is measured: 1 to [`STRIDE`].
@@ -219,20 +219,5 @@ impl Times {
         let sum = (u128::from(now) * u128::from(self.started)).saturating_sub(self.start_sum);
         let oldest = if self.oldest == NIL { None } else { self.started_at(self.oldest) };
         (u64::try_from(sum).unwrap_or(u64::MAX), oldest.map(|started_at| now.saturating_sub(started_at)))
-    }
-
-    /// Takes the times of a chunk of slots that is freed.
-    pub(super) fn take_chunk(&mut self, chunk: usize) -> Box<[KeyTimes]> {
-        self.keys.take_chunk(chunk)
-    }
-
-    /// `chunks`: the number of chunks that are left.
-    pub(super) fn truncate(&mut self, chunks: usize) {
-        self.keys.truncate(chunks);
-    }
-
-    /// Gives the spare capacity of the list of times back.
-    pub(super) fn shrink(&mut self) {
-        self.keys.shrink();
     }
 }

@@ -3,14 +3,12 @@
 //! The line is a field of its own beside the other orders, and a call that knows that there is no other one (O1: `is_ordered` is `false`,
 //! as a constant) does not look for one: so a plain queue pays nothing for the others.
 
-use super::{Bin, Group, Groups, Levels, Line, NORMAL, PLACES, Place, Pushed};
+use super::{Bin, Group, Groups, Levels, Line, NORMAL, PLACES, Place};
 
 pub(crate) struct AnyOrder<T> {
     /// All keys, unless there is another order.
     line: Line<T>,
     other: Other<T>,
-    /// The keys that a pop may return, if there is an order other than the line: here, as it is asked for at the end of each verb.
-    ready: usize,
     strict: bool,
 }
 
@@ -21,34 +19,12 @@ enum Other<T> {
     Groups(Box<Groups<T>>),
 }
 
-/// The order in use, for a call that each has.
+/// The order in use, by `&` or `&mut`, for a call that each has.
 macro_rules! each {
-    ($self:expr, $order:ident => $call:expr) => {
-        match &mut $self.other {
+    ([$($by:tt)+] $self:ident, $order:ident => $call:expr) => {
+        match $($by)+ $self.other {
             Other::None => {
-                let $order = &mut $self.line;
-                $call
-            }
-            Other::Levels($order) => {
-                let answer = $call;
-                $self.ready = $order.len();
-                answer
-            }
-            Other::Groups($order) => {
-                let answer = $call;
-                $self.ready = $order.len() - $order.blocked();
-                answer
-            }
-        }
-    };
-}
-
-/// The same, for a call that changes nothing.
-macro_rules! ask {
-    ($self:expr, $order:ident => $call:expr) => {
-        match &$self.other {
-            Other::None => {
-                let $order = &$self.line;
+                let $order = $($by)+ $self.line;
                 $call
             }
             Other::Levels($order) => $call,
@@ -59,12 +35,12 @@ macro_rules! ask {
 
 impl<T: Copy> AnyOrder<T> {
     pub(crate) fn new(strict: bool) -> Self {
-        Self { line: Line::default(), other: Other::None, ready: 0, strict }
+        Self { line: Line::new(0, false), other: Other::None, strict }
     }
 
     pub(crate) fn groups(limit: Option<u32>, strict: bool) -> Self {
         let other = Other::Groups(Box::new(Groups::new(limit, strict)));
-        Self { line: Line::default(), other, ready: 0, strict }
+        Self { line: Line::new(0, false), other, strict }
     }
 
     /// There is an order other than the line.
@@ -88,7 +64,7 @@ impl<T: Copy> AnyOrder<T> {
     /// The number of groups that are known.
     #[cfg(test)]
     pub(crate) fn count_groups(&self) -> usize {
-        if let Other::Groups(groups) = &self.other { groups.groups() } else { 0 }
+        if let Other::Groups(groups) = &self.other { groups.table.groups } else { 0 }
     }
 
     /// A group, and the number of its hand-outs since it is known. Without groups, all keys are of one, and nothing is counted.
@@ -98,7 +74,7 @@ impl<T: Copy> AnyOrder<T> {
 
     #[cfg(test)]
     pub(crate) fn bytes(&self) -> usize {
-        ask!(self, order => order.bytes())
+        each!([&] self, order => order.bytes())
     }
 
     /// A key of a plain queue.
@@ -118,14 +94,17 @@ impl<T: Copy> AnyOrder<T> {
     /// The keys that a pop may return. `is_ordered`: there may be another order than the line.
     #[inline(always)]
     pub(crate) fn ready(&self, is_ordered: bool) -> usize {
-        if is_ordered && self.is_ordered() { self.ready } else { self.line.len() }
+        match &self.other {
+            Other::Levels(levels) if is_ordered => levels.len(),
+            Other::Groups(groups) if is_ordered => groups.ready(),
+            _ => self.line.len(),
+        }
     }
 
     /// The first key with a priority comes.
     #[cold]
     fn begin_levels(&mut self) {
-        let line = std::mem::take(&mut self.line);
-        self.ready = line.len();
+        let line = std::mem::replace(&mut self.line, Line::new(0, false));
         self.other = Other::Levels(Box::new(Levels::from_line(line, self.strict)));
     }
 
@@ -137,33 +116,33 @@ impl<T: Copy> AnyOrder<T> {
         }
     }
 
-    /// Puts a key behind all others of its priority and group.
+    /// Puts a key behind all others of its priority and group. Returns its position, and whether a pop may return it: its group is not full.
     #[inline(always)]
-    pub(crate) fn push(&mut self, key: T, priority: i8, group: u32) -> Pushed {
-        each!(self, order => order.push(key, priority, group))
+    pub(crate) fn push(&mut self, key: T, priority: i8, group: u32) -> (u32, bool) {
+        each!([&mut] self, order => order.push(key, priority, group))
     }
 
     /// Takes the next key. With a limit, it counts as processing until [`ended`](Self::ended).
     #[inline(always)]
     pub(crate) fn pop(&mut self, bin: &mut Bin<T>) -> Option<T> {
-        each!(self, order => order.pop(bin))
+        each!([&mut] self, order => order.pop(bin))
     }
 
     /// Takes out a key that is queued here.
-    pub(crate) fn remove(&mut self, key: T, place: Place, bin: &mut Bin<T>) {
-        each!(self, order => order.remove(key, place, bin));
+    pub(crate) fn remove(&mut self, place: Place, bin: &mut Bin<T>) {
+        each!([&mut] self, order => order.remove(place, bin));
     }
 
     /// The number of queued keys.
     #[inline]
     pub(crate) fn len(&self) -> usize {
-        ask!(self, order => order.len())
+        each!([&] self, order => order.len())
     }
 
     /// Queued keys that a pop does not return now: those of full groups.
     #[cfg(test)]
     pub(crate) fn blocked(&self) -> usize {
-        if let Other::Groups(groups) = &self.other { groups.blocked() } else { 0 }
+        self.len() - self.ready(true)
     }
 
     /// A new key is known. Returns the number of its group, which stays the same while keys of it are known.
@@ -183,64 +162,60 @@ impl<T: Copy> AnyOrder<T> {
     /// A key of this group, which is still known, is no longer processing. Returns whether that makes another one ready.
     #[inline]
     pub(crate) fn ended(&mut self, group: u32) -> bool {
-        let Other::Groups(groups) = &mut self.other else { return false };
-        let more = groups.ended(group);
-        self.ready = groups.len() - groups.blocked();
-        more
+        if let Other::Groups(groups) = &mut self.other { groups.ended(group) } else { false }
     }
 
-    /// The number of the push by which a key is queued here.
-    pub(crate) fn push_number(&self, key: T, place: Place) -> u64 {
-        ask!(self, order => order.push_number(key, place))
+    /// Of the push by which a key is queued here: its stamp, a time that is not after it, nor after the stamp of a later push of its
+    /// priority; and its number.
+    pub(crate) fn age(&self, place: Place) -> (u64, u64) {
+        each!([&] self, order => order.age(place))
     }
 
     /// The number of queued keys of a priority.
     pub(crate) fn level_len(&self, priority: i8) -> usize {
-        ask!(self, order => order.level_len(priority))
+        each!([&] self, order => order.level_len(priority))
     }
 
     /// The highest priority of a key that a pop may return, and the stamp of the first key there. With groups: that of the last few
     /// pops.
     #[inline]
     pub(crate) fn front(&self) -> Option<(i8, u64)> {
-        ask!(self, order => order.front())
+        each!([&] self, order => order.front())
     }
 
-    /// The stamp of a queued key: a time that is not after its push, nor after the stamp of a later push of its priority.
-    pub(crate) fn stamp_of(&self, key: T, place: Place) -> u64 {
-        ask!(self, order => order.stamp_of(key, place))
-    }
-
-    /// From now on [`wants_stamp`](Self::wants_stamp) says when stamps are wanted.
+    /// From now on [`wants_stamp`](Self::wants_stamp) says when stamps are wanted. Before the first push.
     pub(crate) fn want_stamps(&mut self) {
-        each!(self, order => order.want_stamps());
+        match &mut self.other {
+            Other::Groups(groups) => groups.stamps.are_wanted = true,
+            _ => self.line = Line::new(0, true),
+        }
     }
 
     /// A call since the last stamp wants one.
     #[inline]
     pub(crate) fn wants_stamp(&self) -> bool {
-        ask!(self, order => order.wants_stamp())
+        each!([&] self, order => order.wants_stamp())
     }
 
     /// Those calls were at this time.
     pub(crate) fn stamp(&mut self, now: u64) {
-        each!(self, order => order.stamp(now));
+        each!([&mut] self, order => order.stamp(now));
     }
 
     /// A key that a pop will probably return after this number of others. A hint, for the cache.
     #[inline]
     pub(crate) fn upcoming(&self, ahead: u32) -> Option<T> {
-        ask!(self, order => order.upcoming(ahead))
+        each!([&] self, order => order.upcoming(ahead))
     }
 
     /// Calls `each` for the keys that have waited longest: for each priority and group for the first few, until it returns true. Keys of
     /// full groups are left out, and so is what lies behind some thousand places ([`PLACES`]).
     pub(crate) fn firsts(&self, each: impl FnMut(T) -> bool) {
-        ask!(self, order => order.firsts(&mut { PLACES }, each));
+        each!([&] self, order => order.firsts(&mut { PLACES }, each));
     }
 
     /// Gives back memory that the keys do not need. Returns whether there is more for another call.
     pub(crate) fn shrink(&mut self, bin: &mut Bin<T>) -> bool {
-        each!(self, order => order.shrink(bin))
+        each!([&mut] self, order => order.shrink(bin))
     }
 }

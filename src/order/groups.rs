@@ -28,7 +28,7 @@ use super::seats::Level;
 use super::slab::Slab;
 use super::stamps::{Stamps, stamp_of_push};
 use super::table::Table;
-use super::{Bin, FIRSTS, Garbage, Group, NONE, Place, Pushed, level_of, priority_of, visit};
+use super::{Bin, FIRSTS, Garbage, Group, NONE, Place, by_level, level_of, priority_of, visit};
 use std::collections::BTreeMap;
 
 pub(crate) struct Groups<T> {
@@ -69,17 +69,14 @@ const INDEXED: u8 = if cfg!(test) { 4 } else { 16 };
 impl<T: Copy> Groups<T> {
     /// `limit`: of processing keys of one group.
     pub(crate) fn new(limit: Option<u32>, strict: bool) -> Self {
-        // Filled in place: they are 32 KB, too much for a small stack.
-        let levels: Box<[_]> = (0..256).map(|_| Level::EMPTY).collect();
-        let Ok(levels) = levels.try_into() else { unreachable!() };
         Self {
             table: Table::new(),
             lanes: Slab::default(),
             keys: Slab::default(),
             indexes: BTreeMap::new(),
-            levels,
+            levels: by_level(Level::default),
             choice: Choice::new(strict),
-            owed: List::EMPTY,
+            owed: List::default(),
             idle: 0,
             with_idle: Bits::default(),
             last_skipped: 0,
@@ -91,12 +88,6 @@ impl<T: Copy> Groups<T> {
             served: NONE,
             stamps: Stamps::default(),
         }
-    }
-
-    /// The number of groups that are known.
-    #[cfg(test)]
-    pub(crate) fn groups(&self) -> usize {
-        self.table.groups()
     }
 
     #[cfg(test)]
@@ -116,21 +107,12 @@ impl<T: Copy> Groups<T> {
         self.limit < u32::MAX && self.lanes[group].processing >= self.limit
     }
 
-    /// The numbers of the lanes of a group.
-    #[inline]
-    pub(super) fn lanes_of(&self, group: u32) -> impl Iterator<Item = u32> {
-        let lanes = std::iter::successors(Some(group), |number| {
-            Some(self.lanes[*number].sibling).filter(|sibling| *sibling != NONE)
-        });
-        lanes.inspect(|_| visit()).filter(|number| self.lanes[*number].seat != Seat::Nowhere)
-    }
-
     #[inline]
     fn find_lane(&self, group: u32, level: u8) -> Option<u32> {
         let may_have_index = self.lanes[group].others > INDEXED / 2;
         match may_have_index.then(|| self.indexes.get(&group)).flatten() {
             Some(index) => Some(index[usize::from(level)]).filter(|number| *number != NONE),
-            None => self.lanes_of(group).find(|number| self.lanes[*number].level == level),
+            None => self.lanes.of(group).find(|number| self.lanes[*number].level == level),
         }
     }
 
@@ -156,26 +138,23 @@ impl<T: Copy> Groups<T> {
     /// Puts a lane of a group with many into their index.
     #[cold]
     fn index(&mut self, group: u32, level: u8, number: u32) {
-        let mut index = self.indexes.remove(&group).unwrap_or_else(|| {
+        let index = self.indexes.entry(group).or_insert_with(|| {
             let mut index = Box::new([NONE; 256]);
-            self.lanes_of(group).for_each(|number| index[usize::from(self.lanes[number].level)] = number);
+            self.lanes.of(group).for_each(|number| index[usize::from(self.lanes[number].level)] = number);
             index
         });
         index[usize::from(level)] = number;
-        self.indexes.insert(group, index);
     }
 
-    /// Forgets a lane, which is in no list.
+    /// Forgets a lane.
     pub(super) fn forget_lane(&mut self, number: u32, bin: &mut Bin<T>) {
-        let lane = &self.lanes[number];
+        let lane = &*self.put(number, Seat::Nowhere, false);
         let (&Lane { sibling, level, .. }, group) = (lane, lane.home(number));
         let others = self.lanes[group].others;
         if others > INDEXED / 2 {
             self.indexes.get_mut(&group).into_iter().for_each(|index| index[usize::from(level)] = NONE);
         }
-        if number == group {
-            self.lanes[number].seat = Seat::Nowhere;
-        } else {
+        if number != group {
             self.lanes[group].others -= 1;
             if others - 1 == INDEXED / 2 {
                 bin.add(self.indexes.remove(&group).map(Garbage::Index));
@@ -262,7 +241,7 @@ impl<T: Copy> Groups<T> {
     }
 
     #[inline(never)]
-    pub(super) fn push(&mut self, key: T, priority: i8, group: u32) -> Pushed {
+    pub(super) fn push(&mut self, key: T, priority: i8, group: u32) -> (u32, bool) {
         let (level, is_full) = (level_of(priority), self.is_full(group));
         let lane = self.find_lane(group, level).unwrap_or_else(|| self.make_lane(group, level));
         let position = self.keys.lend();
@@ -275,14 +254,13 @@ impl<T: Copy> Groups<T> {
         let links = list.insert(position, false, &mut self.keys);
         let is_first = list.first == position;
         self.keys[position] = Queued { key: Some(key), push: self.pushes, links };
-        self.lanes[group].queued += 1;
         self.levels[usize::from(level)].len += 1;
         self.blocked += usize::from(is_full);
         if is_first {
             self.lanes[lane].passes = 0;
             self.seat(lane, false);
         }
-        Pushed { position, is_ready: !is_full }
+        (position, !is_full)
     }
 
     #[inline(never)]
@@ -299,11 +277,9 @@ impl<T: Copy> Groups<T> {
         lane.credit -= 1;
         let turn_is_over = lane.credit == 0 || from == Seat::Owed;
         let home = &mut self.lanes[group];
-        home.queued -= 1;
         home.handed_out += 1;
         home.processing += u32::from(self.limit < u32::MAX);
         let is_full = self.limit < u32::MAX && home.processing == self.limit;
-        let queued = home.queued as usize;
         let level = &mut self.levels[usize::from(index)];
         if from == Seat::New {
             level.pass(due);
@@ -312,8 +288,7 @@ impl<T: Copy> Groups<T> {
         }
         if is_full {
             self.lanes[number].credit = 0;
-            self.blocked += queued;
-            self.seat_all(group, number);
+            self.blocked += self.seat_all(group, number);
         } else if turn_is_over || is_empty {
             self.seat(number, turn_is_over);
         }
@@ -322,11 +297,10 @@ impl<T: Copy> Groups<T> {
         key
     }
 
-    pub(super) fn remove(&mut self, _key: T, place: Place, bin: &mut Bin<T>) {
+    pub(super) fn remove(&mut self, place: Place, bin: &mut Bin<T>) {
         let level = level_of(place.priority);
         let number = self.find_lane(place.group, level).expect("the key is queued here");
         let _key = self.take(number, place.position);
-        self.lanes[place.group].queued -= 1;
         self.blocked -= usize::from(self.is_full(place.group));
         if self.lanes[number].keys.is_empty() {
             self.seat(number, false);
@@ -341,23 +315,24 @@ impl<T: Copy> Groups<T> {
             return false;
         }
         let was_full = self.is_full(group);
-        let home = &mut self.lanes[group];
-        home.processing -= 1;
-        let queued = home.queued as usize;
-        if was_full {
-            self.blocked -= queued;
-            self.has_room(group);
+        self.lanes[group].processing -= 1;
+        if !was_full {
+            return false;
         }
-        was_full && queued > 0
+        let queued = self.has_room(group);
+        self.blocked -= queued;
+        queued > 0
     }
 
+    /// Queued keys that a pop may return.
     #[inline]
-    pub(super) fn blocked(&self) -> usize {
-        self.blocked
+    pub(super) fn ready(&self) -> usize {
+        self.len - self.blocked
     }
 
-    pub(super) fn push_number(&self, _key: T, place: Place) -> u64 {
-        self.keys[place.position].push
+    pub(super) fn age(&self, place: Place) -> (u64, u64) {
+        let number = self.keys[place.position].push;
+        (stamp_of_push(number), number)
     }
 
     #[inline]
@@ -373,14 +348,6 @@ impl<T: Copy> Groups<T> {
     pub(super) fn front(&self) -> Option<(i8, u64)> {
         let owed = self.lanes.get(self.owed.first).map(|lane| lane.level);
         Some((priority_of(self.choice.ready.top().max(owed)?), self.stamps.turn))
-    }
-
-    pub(super) fn stamp_of(&self, key: T, place: Place) -> u64 {
-        if self.stamps.are_wanted { stamp_of_push(self.push_number(key, place)) } else { 0 }
-    }
-
-    pub(super) fn want_stamps(&mut self) {
-        self.stamps.are_wanted = true;
     }
 
     /// A key of the lane that gave the last one: with many lanes its first, whose turn comes when those of the others have been. With few

@@ -9,9 +9,9 @@
 //! The first lane of a group, its *home*, is made with the group and also has what is known of it; so a group with keys of one level is in
 //! one place. Its number is that of the group.
 
-use super::NONE;
 use super::list::{Linked, Links, List};
 use super::slab::{Chunk, Slab};
+use super::{NONE, visit};
 
 pub(super) type KeysChunk<T> = Box<Chunk<Queued<T>, 64>>;
 pub(super) type Lanes = Slab<Lane, 64>;
@@ -21,6 +21,7 @@ pub(super) type LanesChunk = Box<Chunk<Lane, 64>>;
 pub(super) type Index = Box<[u32; 256]>;
 
 /// The queued keys of one group in one level: 64 bytes.
+#[derive(Default)]
 pub(super) struct Lane {
     pub(super) keys: List,
     /// Of a home, the next one in its bucket, or `NONE`. Of another lane, its home.
@@ -44,47 +45,31 @@ pub(super) struct Lane {
     pub(super) known: u32,
     /// Counted with a limit only.
     pub(super) processing: u32,
-    pub(super) queued: u32,
     /// Keys in a turn. 0 in a lane that is no home.
     pub(super) weight: u16,
     /// The number of its lanes beside the home.
     pub(super) others: u8,
 }
 
-impl Default for Lane {
-    fn default() -> Self {
-        Self::NEW
-    }
-}
-
 impl Lane {
-    const NEW: Self = Self {
-        keys: List::EMPTY,
-        next: NONE,
-        sibling: NONE,
-        links: (NONE, NONE),
-        due: 0,
-        credit: 0,
-        passes: 0,
-        level: 0,
-        seat: Seat::Nowhere,
-        hash: 0,
-        handed_out: 0,
-        known: 0,
-        processing: 0,
-        queued: 0,
-        weight: 0,
-        others: 0,
-    };
-
     pub(super) fn new(next: u32, level: u8, sibling: u32) -> Self {
-        Self { next, level, sibling, ..Self::NEW }
+        Self { next, level, sibling, ..Self::default() }
     }
 
     /// The group of the lane with this number.
     #[inline]
     pub(super) fn home(&self, number: u32) -> u32 {
         if self.weight > 0 { number } else { self.next }
+    }
+}
+
+impl Lanes {
+    /// The numbers of the lanes of a group.
+    #[inline]
+    pub(super) fn of(&self, group: u32) -> impl Iterator<Item = u32> {
+        let next = |number: &u32| Some(self[*number].sibling).filter(|sibling| *sibling != NONE);
+        let lanes = std::iter::successors(Some(group), next).inspect(|_| visit());
+        lanes.filter(|number| self[*number].seat != Seat::Nowhere)
     }
 }
 
@@ -111,7 +96,7 @@ pub(super) struct Queued<T> {
 
 impl<T> Default for Queued<T> {
     fn default() -> Self {
-        Self { key: None, push: 0, links: (NONE, NONE) }
+        Self { key: None, push: 0, links: Links::default() }
     }
 }
 
@@ -128,7 +113,7 @@ impl<T> Linked for Queued<T> {
 }
 
 /// The list in which a lane is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub(super) enum Seat {
     /// Its next turn comes before those of the old ones.
     New,
@@ -145,6 +130,7 @@ pub(super) enum Seat {
     /// It gives the next key, of all levels.
     Owed,
     /// In none: it is just made, or a home that is not used as a lane.
+    #[default]
     Nowhere,
 }
 

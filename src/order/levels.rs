@@ -1,16 +1,14 @@
 //! By priority; first in, first out within one.
 
 use super::choice::Choice;
-use super::{Bin, Line, NORMAL, Place, Pushed, level_of, priority_of};
+use super::{Bin, Line, NORMAL, Place, by_level, level_of, priority_of};
 
 pub(crate) struct Levels<T> {
-    /// By level. In a box that is filled in place: they are 20 KB, too much for a small stack.
     lines: Box<[Line<T>; 256]>,
     choice: Choice,
     len: usize,
     /// The number of lines that have memory.
     with_memory: usize,
-    is_stamped: bool,
     /// Levels that want a stamp.
     unstamped: Vec<u8>,
 }
@@ -21,19 +19,11 @@ const KEEP: usize = 32;
 impl<T: Copy> Levels<T> {
     /// The line of a plain queue is the level NORMAL: its keys stay where they are.
     pub(crate) fn from_line(line: Line<T>, strict: bool) -> Self {
-        let lines: Box<[_]> = (0..256).map(|_| Line::EMPTY).collect();
-        let (Ok(mut lines), mut choice) = (<Box<[_; 256]>>::try_from(lines), Choice::new(strict)) else {
-            unreachable!()
-        };
+        let (mut lines, mut choice) = (by_level(|| Line::new(0, line.is_stamped)), Choice::new(strict));
         choice.ready.put(level_of(NORMAL), !line.is_empty());
         let (len, with_memory) = (line.len(), usize::from(line.has_memory()));
-        let is_stamped = line.is_stamped;
         lines[usize::from(level_of(NORMAL))] = line;
-        let mut levels = Self { lines, choice, len, with_memory, is_stamped, unstamped: vec![level_of(NORMAL)] };
-        if is_stamped {
-            levels.want_stamps();
-        }
-        levels
+        Self { lines, choice, len, with_memory, unstamped: vec![level_of(NORMAL)] }
     }
 
     #[cfg(test)]
@@ -52,9 +42,7 @@ impl<T: Copy> Levels<T> {
         self.choice.ready.put(level, true);
         let line = &mut self.lines[usize::from(level)];
         self.with_memory += usize::from(!line.has_memory());
-        if self.is_stamped {
-            line.want_stamp();
-        }
+        line.want_stamp();
     }
 
     /// The last key of a level is gone.
@@ -70,7 +58,7 @@ impl<T: Copy> Levels<T> {
 
 impl<T: Copy> Levels<T> {
     #[inline(always)]
-    pub(super) fn push(&mut self, key: T, priority: i8, _group: u32) -> Pushed {
+    pub(super) fn push(&mut self, key: T, priority: i8, _group: u32) -> (u32, bool) {
         let level = level_of(priority);
         if self.lines[usize::from(level)].is_empty() {
             self.begin(level);
@@ -78,10 +66,10 @@ impl<T: Copy> Levels<T> {
         self.len += 1;
         let line = &mut self.lines[usize::from(level)];
         let position = line.push_key(key);
-        if self.is_stamped && line.wants_stamp() {
+        if line.wants_stamp() {
             self.unstamped.push(level);
         }
-        Pushed { position, is_ready: true }
+        (position, true)
     }
 
     #[inline(always)]
@@ -96,18 +84,18 @@ impl<T: Copy> Levels<T> {
         key
     }
 
-    pub(super) fn remove(&mut self, key: T, place: Place, bin: &mut Bin<T>) {
+    pub(super) fn remove(&mut self, place: Place, bin: &mut Bin<T>) {
         let level = level_of(place.priority);
         let line = &mut self.lines[usize::from(level)];
-        line.remove(key, place, bin);
+        line.remove(place, bin);
         self.len -= 1;
         if line.is_empty() {
             self.end(level, bin);
         }
     }
 
-    pub(super) fn push_number(&self, key: T, place: Place) -> u64 {
-        self.line(place.priority).push_number(key, place)
+    pub(super) fn age(&self, place: Place) -> (u64, u64) {
+        self.line(place.priority).age(place)
     }
 
     #[inline]
@@ -123,15 +111,6 @@ impl<T: Copy> Levels<T> {
     pub(super) fn front(&self) -> Option<(i8, u64)> {
         let priority = priority_of(self.choice.ready.top()?);
         Some((priority, self.line(priority).front()?.1))
-    }
-
-    pub(super) fn stamp_of(&self, key: T, place: Place) -> u64 {
-        self.line(place.priority).stamp_of(key, place)
-    }
-
-    pub(super) fn want_stamps(&mut self) {
-        self.is_stamped = true;
-        self.lines.iter_mut().for_each(Line::want_stamps);
     }
 
     #[inline]

@@ -15,7 +15,7 @@
 //!
 //! The front and the back are fields, and not found by their numbers: by number, a push and a pop take twice as long.
 
-use super::{Bin, FIRSTS, Garbage, NONE, NORMAL, Place, Pushed, visit};
+use super::{Bin, FIRSTS, Garbage, NONE, NORMAL, Place, visit};
 use crate::numbers::{Numbers, fit};
 
 /// Keys of a block: 2 KiB of pointers.
@@ -83,26 +83,23 @@ impl<T: Copy> Block<T> {
     }
 }
 
-impl<T: Copy> Default for Line<T> {
-    fn default() -> Self {
-        Self::EMPTY
-    }
-}
-
 impl<T: Copy> Line<T> {
-    pub(super) const EMPTY: Self = Self {
-        front: None,
-        back: None,
-        head: 0,
-        tail: BLOCK as u32,
-        start: 0,
-        len: 0,
-        stop: BLOCK as u32,
-        is_stamped: false,
-        unstamped: None,
-        base: 0,
-        more: None,
-    };
+    /// Without keys and memory. `base`: the number of the first push. `is_stamped`: groups want stamps.
+    pub(super) fn new(base: u64, is_stamped: bool) -> Self {
+        Self {
+            front: None,
+            back: None,
+            head: 0,
+            tail: BLOCK as u32,
+            start: 0,
+            len: 0,
+            stop: BLOCK as u32,
+            is_stamped,
+            unstamped: None,
+            base,
+            more: None,
+        }
+    }
 
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
@@ -159,13 +156,7 @@ impl<T: Copy> Line<T> {
         if self.tail == BLOCK as u32 {
             self.add_block();
         }
-        if self.is_stamped {
-            self.want_stamp();
-        }
-        self.set_stop();
-    }
-
-    fn set_stop(&mut self) {
+        self.want_stamp();
         self.stop = if self.is_stamped { (self.tail + 1).next_multiple_of(GROUP) } else { BLOCK as u32 };
     }
 
@@ -260,45 +251,36 @@ impl<T: Copy> Line<T> {
 
     /// The next push, and those before it that want a stamp too, have the time of the next [`stamp`](Self::stamp).
     pub(super) fn want_stamp(&mut self) {
-        let next = self.pushed();
-        self.unstamped.get_or_insert(next);
+        if self.is_stamped {
+            let next = self.pushed();
+            self.unstamped.get_or_insert(next);
+        }
     }
 
-    /// The block and the index of the first key.
-    fn first(&self) -> Option<(&Block<T>, usize)> {
-        let mut block = self.front.as_deref().filter(|_| self.len > 0)?;
-        let mut at = self.head as usize;
-        while block.entries.get(at).copied().flatten().is_none() {
+    /// The blocks and the indexes from the head on. Not to be asked for more behind the last key.
+    fn places(&self) -> impl Iterator<Item = (&Block<T>, usize)> {
+        let (mut block, mut next) = (self.front.as_deref(), self.head as usize);
+        std::iter::from_fn(move || {
             visit();
-            (block, at) = if at >= BLOCK - 1 { (self.block(block.next), 0) } else { (block, at + 1) };
-        }
-        Some((block, at))
+            if next == BLOCK {
+                (block, next) = (Some(self.block(block?.next)), 0);
+            }
+            next += 1;
+            Some((block?, next - 1))
+        })
     }
 
     /// An empty line gives all its memory back. Its push numbers go on.
     pub(super) fn clear(&mut self, bin: &mut Bin<T>) {
-        let (base, is_stamped) = (self.pushed(), self.is_stamped);
-        bin.push(Garbage::Empty(std::mem::replace(self, Self { base, is_stamped, ..Self::EMPTY })));
+        let empty = Self::new(self.pushed(), self.is_stamped);
+        bin.push(Garbage::Empty(std::mem::replace(self, empty)));
     }
 
     /// Calls `each` for the first few keys, until it returns true. `places`: those that may still be visited.
-    pub(super) fn firsts(&self, places: &mut usize, mut each: impl FnMut(T) -> bool) {
-        let Some(mut block) = self.front.as_deref() else { return };
-        let (mut at, mut keys) = (self.head as usize, self.len().min(FIRSTS));
-        while keys > 0 && *places > 0 {
-            visit();
-            *places -= 1;
-            if at == BLOCK {
-                (block, at) = (self.block(block.next), 0);
-            }
-            if let Some(key) = block.entries[at] {
-                if each(key) {
-                    return;
-                }
-                keys -= 1;
-            }
-            at += 1;
-        }
+    pub(super) fn firsts(&self, places: &mut usize, each: impl FnMut(T) -> bool) {
+        let visited = self.places().take(*places).inspect(|_| *places -= 1);
+        let keys = visited.filter_map(|(block, at)| block.entries[at]);
+        let _is_found = keys.take(self.len().min(FIRSTS)).any(each);
     }
 
     /// Has memory for this number of keys, and keeps it until it is shrunk.
@@ -320,8 +302,8 @@ impl<T: Copy> Line<T> {
 
 impl<T: Copy> Line<T> {
     #[inline(always)]
-    pub(super) fn push(&mut self, key: T, _priority: i8, _group: u32) -> Pushed {
-        Pushed { position: self.push_key(key), is_ready: true }
+    pub(super) fn push(&mut self, key: T, _priority: i8, _group: u32) -> (u32, bool) {
+        (self.push_key(key), true)
     }
 
     #[inline(always)]
@@ -329,7 +311,7 @@ impl<T: Copy> Line<T> {
         self.pop_simple().or_else(|| self.pop_rarely(bin))
     }
 
-    pub(super) fn remove(&mut self, _key: T, place: Place, bin: &mut Bin<T>) {
+    pub(super) fn remove(&mut self, place: Place, bin: &mut Bin<T>) {
         let (number, at) = (place.position / BLOCK as u32, place.position as usize % BLOCK);
         self.len -= 1;
         let tail = self.tail;
@@ -356,8 +338,9 @@ impl<T: Copy> Line<T> {
         }
     }
 
-    pub(super) fn push_number(&self, _key: T, place: Place) -> u64 {
-        self.block(place.position / BLOCK as u32).base + u64::from(place.position % BLOCK as u32)
+    pub(super) fn age(&self, place: Place) -> (u64, u64) {
+        let (block, at) = (self.block(place.position / BLOCK as u32), place.position % BLOCK as u32);
+        (block.stamps[(at / GROUP) as usize], block.base + u64::from(at))
     }
 
     #[inline]
@@ -371,18 +354,11 @@ impl<T: Copy> Line<T> {
 
     #[inline]
     pub(super) fn front(&self) -> Option<(i8, u64)> {
-        let (block, at) = self.first()?;
+        if self.len == 0 {
+            return None;
+        }
+        let (block, at) = self.places().find(|(block, at)| block.entries[*at].is_some())?;
         Some((NORMAL, block.stamps[at / GROUP as usize]))
-    }
-
-    pub(super) fn stamp_of(&self, _key: T, place: Place) -> u64 {
-        let at = place.position as usize % BLOCK;
-        self.block(place.position / BLOCK as u32).stamps[at / GROUP as usize]
-    }
-
-    /// Before the first push.
-    pub(super) fn want_stamps(&mut self) {
-        self.is_stamped = true;
     }
 
     #[inline]

@@ -20,11 +20,16 @@ pub(super) trait Linked {
 pub(super) struct List {
     pub(super) first: u32,
     last: u32,
+    pub(super) len: u32,
+}
+
+impl Default for List {
+    fn default() -> Self {
+        Self { first: NONE, last: NONE, len: 0 }
+    }
 }
 
 impl List {
-    pub(super) const EMPTY: Self = Self { first: NONE, last: NONE };
-
     #[inline]
     pub(super) fn is_empty(self) -> bool {
         self.first == NONE
@@ -41,6 +46,7 @@ impl List {
         let (prev, next) = if is_first { (NONE, self.first) } else { (self.last, NONE) };
         *self.next_of(prev, slab) = number;
         *self.prev_of(next, slab) = number;
+        self.len += 1;
         (prev, next)
     }
 
@@ -49,6 +55,7 @@ impl List {
     pub(super) fn remove<V: Linked, const N: usize>(&mut self, (prev, next): Links, slab: &mut Slab<V, N>) {
         *self.next_of(prev, slab) = next;
         *self.prev_of(next, slab) = prev;
+        self.len -= 1;
     }
 
     #[inline]

@@ -14,7 +14,7 @@
 //! **Bounds.** A call moves or skips at most a block of keys, and visits the lanes of one group: at most one for each priority in use. What
 //! is to be freed goes into the caller's [`Bin`], which the caller drops after its lock.
 //!
-//! **Ages.** Each push has a number: [`AnyOrder::push_number`]. Of two keys of one priority the older has the lower number, over all
+//! **Ages.** Each push has a number: [`AnyOrder::age`]. Of two keys of one priority the older has the lower number, over all
 //! groups. No number is used twice for a priority, so it also tells whether a key is still queued by the push that a caller has seen. A
 //! line computes the number from the position; only lanes store it, as a position in a lane does not say the age.
 //!
@@ -81,6 +81,12 @@ fn priority_of(level: u8) -> i8 {
     (level ^ 0x80) as i8
 }
 
+/// An array by level. Filled in place: it is 20 KB or more, too much for a small stack.
+fn by_level<V>(value: impl FnMut() -> V) -> Box<[V; 256]> {
+    let values: Box<[V]> = std::iter::repeat_with(value).take(256).collect();
+    values.try_into().unwrap_or_else(|_| unreachable!("256 values"))
+}
+
 /// The group of a new key.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub(crate) struct Group {
@@ -96,14 +102,6 @@ pub(crate) struct Place {
     pub(crate) priority: i8,
     pub(crate) group: u32,
     pub(crate) position: u32,
-}
-
-/// What became of a key that was pushed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Pushed {
-    pub(crate) position: u32,
-    /// A pop may return it: its group is not full.
-    pub(crate) is_ready: bool,
 }
 
 /// Memory that is no longer needed. The caller drops it after its lock.

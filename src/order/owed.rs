@@ -50,20 +50,21 @@ impl<T: Copy> Groups<T> {
         }
     }
 
-    /// A group that was full is so no longer.
-    pub(super) fn has_room(&mut self, group: u32) {
+    /// A group that was full is so no longer. Returns the number of its keys.
+    pub(super) fn has_room(&mut self, group: u32) -> usize {
         self.rooms += 1;
         let owed = if self.choice.strict { None } else { self.most_passed(group) };
-        self.seat_all(group, NONE);
+        let keys = self.seat_all(group, NONE);
         if let Some(owed) = owed {
             self.put(owed, Seat::Owed, false);
         }
+        keys
     }
 
     /// The lane of a full group that is owed a hand-out.
     fn most_passed(&self, group: u32) -> Option<u32> {
         let (mut most, mut highest) = (None, None);
-        for number in self.lanes_of(group) {
+        for number in self.lanes.of(group) {
             let lane = &self.lanes[number];
             let passes = (lane.passes, self.draw(lane.level.into()), number);
             if lane.seat == Seat::Skipped {

@@ -19,10 +19,10 @@ const SOME: usize = 64;
 /// Passes of a lane are counted up to this number.
 const PASSES: u8 = 63;
 
+#[derive(Default)]
 pub(super) struct Level {
-    /// By [`Seat`]; and how many lanes each has.
-    pub(super) lists: [List; Seat::Nowhere as usize + 1],
-    lens: [u32; Seat::Nowhere as usize + 1],
+    /// By [`Seat`], for the seats that each level has.
+    pub(super) lists: [List; Seat::Owed as usize],
     /// Queued keys.
     pub(super) len: u32,
     /// Turns of old lanes, which wrap around.
@@ -35,19 +35,9 @@ pub(super) struct Level {
 }
 
 impl Level {
-    pub(super) const EMPTY: Self = Self {
-        lists: [List::EMPTY; Seat::Nowhere as usize + 1],
-        lens: [0; Seat::Nowhere as usize + 1],
-        len: 0,
-        turns: 0,
-        tickets: 0,
-        passed: 0,
-        since_old: 0,
-    };
-
     #[inline]
     pub(super) fn len_of(&self, seat: Seat) -> u32 {
-        self.lens[seat as usize]
+        self.lists[seat as usize].len
     }
 
     /// The turn of a new lane begins, or goes on.
@@ -143,31 +133,25 @@ impl<T: Copy> Groups<T> {
     /// Moves a lane to the end of another list, or to its start.
     #[inline(always)]
     pub(super) fn put(&mut self, number: u32, seat: Seat, goes_first: bool) -> &mut Lane {
-        let &Lane { seat: was, level: index, links, .. } = &self.lanes[number];
+        let &Lane { seat: was, level: index, mut links, .. } = &self.lanes[number];
         let level = &mut self.levels[usize::from(index)];
         if was != Seat::Nowhere {
             let list = if was == Seat::Owed { &mut self.owed } else { &mut level.lists[was as usize] };
             list.remove(links, &mut self.lanes);
-            level.lens[was as usize] -= 1;
         }
-        let list = if seat == Seat::Owed { &mut self.owed } else { &mut level.lists[seat as usize] };
-        let links = list.insert(number, goes_first, &mut self.lanes);
-        level.lens[seat as usize] += 1;
+        if seat != Seat::Nowhere {
+            let list = if seat == Seat::Owed { &mut self.owed } else { &mut level.lists[seat as usize] };
+            links = list.insert(number, goes_first, &mut self.lanes);
+        }
         if was.is_held() || seat.is_held() {
             self.choice.held.put(index, level.held() > 0);
         }
         self.choice.ready.put(index, level.is_ready());
-        self.note_idle(index, u32::from(seat == Seat::Idle), u32::from(was == Seat::Idle));
+        self.idle = self.idle + u32::from(seat == Seat::Idle) - u32::from(was == Seat::Idle);
+        self.with_idle.put(index, level.len_of(Seat::Idle) > 0);
         let lane = &mut self.lanes[number];
         (lane.seat, lane.links) = (seat, links);
         lane
-    }
-
-    /// Lanes of a level became idle, or are so no longer.
-    #[inline]
-    fn note_idle(&mut self, index: u8, more: u32, less: u32) {
-        self.idle = self.idle + more - less;
-        self.with_idle.put(index, self.levels[usize::from(index)].len_of(Seat::Idle) > 0);
     }
 
     /// Lanes that may give a key now: some of each level, those whose turns come first.
@@ -180,13 +164,14 @@ impl<T: Copy> Groups<T> {
         lists.flat_map(|list| list.iter(&self.lanes).take(SOME)).map(|(_, lane)| lane)
     }
 
-    /// A group became full by a key of the lane `filled`, which passes the others, or is so no longer.
-    pub(super) fn seat_all(&mut self, group: u32, filled: u32) {
-        let mut number = group;
+    /// A group became full by a key of the lane `filled`, which passes the others, or is so no longer. Returns the number of its keys.
+    pub(super) fn seat_all(&mut self, group: u32, filled: u32) -> usize {
+        let (mut number, mut keys) = (group, 0);
         while number != NONE {
             visit();
             let lane = &mut self.lanes[number];
             let next = lane.sibling;
+            keys += lane.keys.len as usize;
             if filled != NONE && number != filled {
                 lane.passes = (lane.passes + 1).min(PASSES);
             }
@@ -195,6 +180,7 @@ impl<T: Copy> Groups<T> {
             }
             number = next;
         }
+        keys
     }
 
     /// Forgets some lanes that are idle, if there are too many.
@@ -203,7 +189,7 @@ impl<T: Copy> Groups<T> {
         for _ in 0..STEP {
             visit();
             let Some(number) = self.surplus(index) else { return };
-            self.forget_idle(number, bin);
+            self.forget_lane(number, bin);
         }
     }
 
@@ -233,7 +219,7 @@ impl<T: Copy> Groups<T> {
                 }
                 visit();
                 left -= 1;
-                self.forget_idle(number, bin);
+                self.forget_lane(number, bin);
             }
         }
         false
@@ -245,14 +231,5 @@ impl<T: Copy> Groups<T> {
         let level = &self.levels[index];
         let first = level.lists[Seat::Idle as usize].first;
         (level.len_of(Seat::Idle) > 0 && !is_before(level.turns, self.lanes[first].due)).then_some(first)
-    }
-
-    fn forget_idle(&mut self, number: u32, bin: &mut Bin<T>) {
-        let &Lane { level: index, links, .. } = &self.lanes[number];
-        let level = &mut self.levels[usize::from(index)];
-        level.lists[Seat::Idle as usize].remove(links, &mut self.lanes);
-        level.lens[Seat::Idle as usize] -= 1;
-        self.note_idle(index, 0, 1);
-        self.forget_lane(number, bin);
     }
 }

@@ -140,13 +140,6 @@ impl<V, const CHUNK: usize> Slab<V, CHUNK> {
         let chunk = self.chunks.get(number as usize / CHUNK)?.as_ref()?;
         Some(&chunk.values[number as usize % CHUNK])
     }
-
-    /// The same.
-    #[inline]
-    pub(super) fn get_mut(&mut self, number: u32) -> Option<&mut V> {
-        let chunk = self.chunks.get_mut(number as usize / CHUNK)?.as_mut()?;
-        Some(&mut chunk.values[number as usize % CHUNK])
-    }
 }
 
 impl<V, const CHUNK: usize> Index<u32> for Slab<V, CHUNK> {
@@ -161,6 +154,7 @@ impl<V, const CHUNK: usize> Index<u32> for Slab<V, CHUNK> {
 impl<V, const CHUNK: usize> IndexMut<u32> for Slab<V, CHUNK> {
     #[inline]
     fn index_mut(&mut self, number: u32) -> &mut V {
-        self.get_mut(number).expect("the number is lent")
+        let chunk = self.chunks[number as usize / CHUNK].as_mut().expect("the number is lent");
+        &mut chunk.values[number as usize % CHUNK]
     }
 }

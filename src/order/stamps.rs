@@ -62,8 +62,8 @@ impl<T: Copy> Groups<T> {
         let last = self.pushes;
         self.pushes = last.max(now << STAMPED_BITS);
         // If it is gone, or others were pushed behind it, the last key keeps its number, which is that of an earlier stamp.
-        if let Some(queued) = self.keys.get_mut(key).filter(|queued| queued.push == last) {
-            queued.push = self.pushes;
+        if self.keys.get(key).is_some_and(|queued| queued.push == last) {
+            self.keys[key].push = self.pushes;
         }
     }
 }

@@ -23,18 +23,12 @@ pub(super) struct Table {
     segments: Vec<Segment>,
     /// The number of buckets.
     len: usize,
-    groups: usize,
+    pub(super) groups: usize,
 }
 
 impl Table {
     pub(super) fn new() -> Self {
         Self { segments: vec![Box::new([NONE; SEGMENT])], len: FEWEST, groups: 0 }
-    }
-
-    /// The number of groups.
-    #[cfg(test)]
-    pub(super) fn groups(&self) -> usize {
-        self.groups
     }
 
     #[inline]

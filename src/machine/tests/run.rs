@@ -567,12 +567,12 @@ impl Run {
     }
 
     fn remove(&mut self, n: u8) {
-        let (mut hand, mode) = (None, self.mode());
+        let (mut hand, mode, was_dirty) = (None, self.mode(), self.reference.is_dirty(n));
         let removed = self.call(|machine| machine.remove(&mut hand, &Name::new(n), hash(n), mode));
         let Some((removed, owed)) = removed else { return };
         assert_eq!(removed, self.reference.remove(n));
         note(if removed { "removed" } else { "not removed" });
-        let what = if removed { self.ends(true, true) } else { 0 };
+        let what = if removed { self.ends(true, was_dirty) } else { 0 };
         self.expect_owed(owed, 0, what);
     }
 
@@ -666,8 +666,8 @@ impl Run {
                 from = machine.look(at, Which::Active, |view| {
                     let seen = view.seen();
                     let Some((_, time)) = shards.pushed.get(&view.key().number()) else { return };
-                    assert!(seen.stamp <= *time, "{} is not after {time}", seen.stamp);
-                    assert!(seen.priority != level || stamp <= seen.stamp, "the front has the oldest key");
+                    assert!(seen.push.unwrap().0 <= *time, "{} is not after {time}", seen.push.unwrap().0);
+                    assert!(seen.priority != level || stamp <= seen.push.unwrap().0, "the front has the oldest key");
                 });
             }
         }

@@ -128,8 +128,8 @@ impl Shard {
         assert!(seen.iter().map(|(_, key)| key).eq(by_age.iter().map(|(_, key)| key)), "by level and age");
         for (found, key) in &seen {
             let of = self.queued[key];
-            self.check_stamp(found.stamp, of);
-            assert!(!exact || !of.1.begins || self.groups == 1 || found.stamp == of.1.time, "a first key");
+            self.check_stamp(found.push.unwrap().0, of);
+            assert!(!exact || !of.1.begins || self.groups == 1 || found.push.unwrap().0 == of.1.time, "a first key");
         }
     }
 }

@@ -7,7 +7,7 @@ mod stamps;
 mod table;
 mod turns;
 
-use super::{AnyOrder, Bin, Group, Place, Pushed, level_of};
+use super::{AnyOrder, Bin, Group, Place, level_of};
 use plain::{Plain, Rules};
 
 std::thread_local!(pub(crate) static VISITS: std::cell::Cell<u64> = const { std::cell::Cell::new(0) });
@@ -54,13 +54,13 @@ impl Keys {
         self.order.expect(priority);
         assert_eq!(self.order.ready(true), ready);
         let (is_queued, place) = self.known[key as usize].as_mut().unwrap();
-        let pushed = if self.order.is_ordered() || key % 2 == 0 {
+        let (position, is_ready) = if self.order.is_ordered() || key % 2 == 0 {
             self.order.push(key, priority, place.group)
         } else {
-            Pushed { position: self.order.push_plain(key), is_ready: true }
+            (self.order.push_plain(key), true)
         };
-        (*is_queued, place.priority, place.position) = (true, priority, pushed.position);
-        pushed.is_ready
+        (*is_queued, place.priority, place.position) = (true, priority, position);
+        is_ready
     }
 
     fn pop(&mut self) -> Option<u32> {
@@ -78,7 +78,7 @@ impl Keys {
     }
 
     fn remove(&mut self, key: u32) {
-        self.order.remove(key, self.place(key).unwrap(), &mut self.bin);
+        self.order.remove(self.place(key).unwrap(), &mut self.bin);
         self.known[key as usize].as_mut().unwrap().0 = false;
     }
 
@@ -126,7 +126,7 @@ impl Run {
     fn push(&mut self, key: u32, priority: i8) {
         let is_ready = self.keys.push(key, priority);
         assert_eq!(is_ready, self.plain.push(key, priority, self.group_of(key)));
-        let number = self.keys.order.push_number(key, self.keys.place(key).unwrap());
+        let number = self.keys.order.age(self.keys.place(key).unwrap()).1;
         let last = self.pushed[usize::from(level_of(priority))].replace(number);
         assert!(last.is_none_or(|last| last < number), "push numbers ascend: {last:?}, {number}");
     }
@@ -198,8 +198,7 @@ impl Run {
         let mut by_age: Vec<_> = all
             .filter_map(|(key, known)| {
                 let (_, place) = (*known).filter(|known| known.0)?;
-                let number = order.push_number(key as u32, place);
-                let stamp = order.stamp_of(key as u32, place);
+                let (stamp, number) = order.age(place);
                 let front = order.front().filter(|front| self.groups == 0 && front.0 == place.priority);
                 assert!(front.is_none_or(|front| front.1 <= stamp), "{front:?} is not after {stamp}");
                 Some((place.priority, number, key as u32))

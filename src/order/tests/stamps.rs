@@ -63,20 +63,20 @@ fn random_sections(order: AnyOrder<u32>, all_levels: bool, groups: u64, batches:
         let queued = |key: &u32| keys.place(*key).map(|place| (*key, place));
         let mut stamps = Vec::new();
         for (key, place) in (0..KEYS).filter_map(|key| queued(&key)).filter(|_| calls > 1 || step % 16 == 0) {
-            let (stamp, (list, at)) = (keys.order.stamp_of(key, place), pushes[key as usize]);
+            let (stamp, (list, at)) = (keys.order.age(place).0, pushes[key as usize]);
             let times = &times[&list];
             assert!(stamp <= times[at], "{stamp} is after the push at {}", times[at]);
             let before = times[at.saturating_sub(63)];
             // With groups the keys of a batch have earlier stamps.
             let is_fresh = stamp >= before || has_groups && batches;
             assert!(is_fresh, "{stamp} is before the push of 63 keys earlier, at {before}");
-            stamps.push((place.priority, keys.order.push_number(key, place), stamp));
+            stamps.push((place.priority, keys.order.age(place).1, stamp));
         }
         stamps.sort_unstable();
         assert!(stamps.is_sorted_by_key(|stamp| (stamp.0, stamp.2)), "{stamps:?}");
         if all_levels && calls == 1 {
-            for (key, place) in firsts.iter().filter_map(queued) {
-                assert_eq!(keys.order.stamp_of(key, place), now, "the first key of a level");
+            for (_, place) in firsts.iter().filter_map(queued) {
+                assert_eq!(keys.order.age(place).0, now, "the first key of a level");
             }
         }
         if let Some((priority, front)) = keys.order.front() {
@@ -118,7 +118,7 @@ fn a_line_that_becomes_a_level_keeps_its_stamps() {
         assert!(keys.order.wants_stamp());
         keys.order.stamp(20);
         assert!(!keys.order.wants_stamp());
-        let stamp = |keys: &Keys, key| keys.order.stamp_of(key, keys.place(key).unwrap());
+        let stamp = |keys: &Keys, key| keys.order.age(keys.place(key).unwrap()).0;
         assert_eq!(stamp(&keys, 5), 20);
         assert_eq!(stamp(&keys, 6), if before > 0 && !later { 10 } else { 20 });
         (0..before).for_each(|key| assert_eq!(stamp(&keys, key), if later { 20 } else { 10 }));
@@ -134,7 +134,7 @@ fn no_stamps_unless_they_are_wanted() {
             keys.enter(key, 0, 1);
             keys.push(key, 0);
             assert!(!keys.order.wants_stamp());
-            assert_eq!(keys.order.stamp_of(key, keys.place(key).unwrap()), 0);
+            assert_eq!(keys.order.age(keys.place(key).unwrap()).0, 0);
         }
         assert_eq!(keys.order.front(), Some((0, 0)));
         while keys.pop().is_some() {

@@ -32,7 +32,7 @@ fn a_table_grows_and_shrinks_with_its_groups() {
             }
         }
         find_all(&mut table, &mut lanes, &numbers);
-        assert_eq!((table.groups(), segments(&table)), (MANY as usize, 6), "round {round}");
+        assert_eq!((table.groups, segments(&table)), (MANY as usize, 6), "round {round}");
         while let Some(number) = numbers.pop() {
             VISITS.set(0);
             table.remove(number, &mut lanes, &mut bin);
@@ -43,7 +43,7 @@ fn a_table_grows_and_shrinks_with_its_groups() {
             assert!(segments(&table) <= 4 * numbers.len().max(16) / 1024 + 2);
         }
         // One more than needed is kept, until a shrink.
-        assert_eq!((table.groups(), lanes.len(), segments(&table)), (0, 0, 2));
+        assert_eq!((table.groups, lanes.len(), segments(&table)), (0, 0, 2));
         assert!(!bin.is_empty());
         bin = Bin::new();
         if round == 1 {

@@ -96,7 +96,7 @@ fn lower_levels_take_turns() {
         }
         let lower: Vec<_> = levels.iter().copied().filter(|level| *level < 100).collect();
         if strict {
-            assert_eq!(lower, []);
+            assert!(lower.is_empty());
         } else {
             assert!(levels.windows(16).all(|of_16| of_16.iter().filter(|level| **level < 100).count() == 1));
             assert!(lower.chunks(3).all(|lower| lower == [3, 0, -100]));
