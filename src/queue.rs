@@ -1033,6 +1033,6 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Extend<K> for WorkQueue<K> {
 impl<K> fmt::Debug for WorkQueue<K> {
     /// Shows the name and the [`Stats`], for debugging a stuck process. Shows no keys.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WorkQueue").field("name", &self.shared.name).field("stats", &self.stats()).finish()
+        f.debug_struct("WorkQueue").field("name", &self.shared.settings.name).field("stats", &self.stats()).finish()
     }
 }

@@ -87,10 +87,7 @@ impl<K: Hash + Eq> Shared<K> {
     ) -> Added {
         // Dropped after the guard, and after the rest of the call: a drop that panics must not leave a delay without a driver.
         let mut hand;
-        let (mut machine, mut group) = (machine, Group::default());
-        if this.groups.is_some() {
-            (group, machine) = this.group_of_new(locked, &key, hash, machine);
-        }
+        let (group, mut machine) = this.group_of_new(locked, &key, hash, machine);
         hand = Some(key);
         in_mode!(this, mode, has_extras => {
             let how = How { priority, conflict, ..How::NOW };
@@ -136,12 +133,10 @@ impl<K: Hash + Eq> Shared<K> {
             this.expect_levels();
         }
         let mut hand; // as in `add_special`
-        let (how, mut group) = (this.how(&options), Group::default());
-        let mut machine = locked.lock();
+        let how = this.how(&options);
+        let machine = locked.lock();
         locked.publish_buckets(&machine);
-        if this.groups.is_some() {
-            (group, machine) = this.group_of_new(locked, &key, hash, machine);
-        }
+        let (group, mut machine) = this.group_of_new(locked, &key, hash, machine);
         hand = Some(key);
         let added = in_mode!(this, mode, _extras => {
             let (added, owed) = machine.add(&mut hand, hash, group, how, mode);
@@ -156,6 +151,7 @@ impl<K: Hash + Eq> Shared<K> {
     }
 
     /// In a queue with groups: asks for the group of a key that is new. Not under the lock (P17).
+    #[inline]
     fn group_of_new<'s>(
         &'s self,
         locked: &'s Locked<K>,
@@ -163,12 +159,12 @@ impl<K: Hash + Eq> Shared<K> {
         hash: KeyHash,
         machine: MutexGuard<'s, Machine<K>>,
     ) -> (Group, MutexGuard<'s, Machine<K>>) {
-        let Some(groups) = &self.groups else { return (Group::default(), machine) };
-        if self.is_shutting_down() || machine.is_known(key, hash) {
+        let order = &self.settings.order;
+        if !order.has_groups() || self.is_shutting_down() || machine.is_known(key, hash) {
             return (Group::default(), machine);
         }
         drop(machine);
-        let group = groups.ask(key, &self.hasher);
+        let group = order.ask(key, &self.hasher);
         (group, locked.lock())
     }
 }
@@ -177,7 +173,7 @@ impl<K> Shared<K> {
     /// What a verb is told of an add. An external limiter has said its delay before.
     #[inline]
     pub(super) fn how(&self, options: &AddOptions) -> How<'_> {
-        let failure = match &self.limiter {
+        let failure = match &self.settings.limiter {
             _ if !options.rate_limited => Failure::No,
             Limiter::Inline(schedule) => Failure::Counted(Some(&**schedule)),
             Limiter::External(_) if options.limiter_panicked => Failure::Counted(None),
@@ -191,7 +187,7 @@ impl<K> Shared<K> {
             now: 0,
         };
         if how.may_delay() {
-            how.now = self.clock.now();
+            how.now = self.settings.clock.now();
         }
         how
     }

@@ -75,7 +75,7 @@ impl<K> Shared<K> {
 
     /// `turn`. Visits the shards that are busy at the end (P21).
     pub(crate) fn turn(&self) -> usize {
-        let now = self.clock.now();
+        let now = self.settings.clock.now();
         let (mut expired, mut sorts, mut busy) = (0, 0, Busy::default());
         for locked in self.all() {
             match self.lock_unless_busy(locked) {
@@ -86,7 +86,7 @@ impl<K> Shared<K> {
         for locked in self.all().filter(|locked| busy.contains(locked)) {
             expired += self.turn_of(locked, locked.lock(), now, &mut sorts);
         }
-        if self.report_interval.is_some() {
+        if self.report_interval != NEVER {
             self.report_if_due(now);
         }
         expired
@@ -183,8 +183,11 @@ impl<K> Shared<K> {
         mode: Mode,
         now: &mut Option<u64>,
     ) -> (Option<Expired>, Owed) {
-        let expires = self.driver == Driver::Thread && !self.clock.is_given() && mode.is_open;
-        if !expires || machine.until() == NEVER || machine.until() > *now.get_or_insert_with(|| self.clock.now()) {
+        let expires = self.settings.driver == Driver::Thread && !self.settings.clock.is_given() && mode.is_open;
+        if !expires
+            || machine.until() == NEVER
+            || machine.until() > *now.get_or_insert_with(|| self.settings.clock.now())
+        {
             return (None, Owed::NOTHING);
         }
         let (turn, owed) = self.expire_in(locked, machine, now.expect("read above"), BY_GETTER, mode);
@@ -203,21 +206,21 @@ impl<K> Shared<K> {
     /// how long to park (I8). `state`: that of the thread.
     pub(super) fn drive(&self, parker: &Parker, state: fn(&mut Hub) -> &mut State) -> NextStep {
         self.wake_passed_by();
-        let now = self.clock.now(); // before: what has expired until now is added first
+        let now = self.settings.clock.now(); // before: what has expired until now is added first
         let (mut hub, until) = self.expire_all();
-        if hub.is_report_due(now) {
+        if self.is_report_due(now) {
             drop(hub);
             self.report_if_due(now);
             return NextStep::Again;
         }
         let wake_at = hub.getters.wake_at;
-        if self.is_shutting_down() && wake_at.is_none() && hub.report_at == NEVER {
+        if self.is_shutting_down() && wake_at.is_none() && self.report_at() == NEVER {
             *state(&mut hub) = State::Absent;
             return NextStep::End;
         }
-        let until = until.min(hub.report_at);
+        let until = until.min(self.report_at());
         *state(&mut hub) = State::Parked { until, driver: parker.unparker() };
-        NextStep::Park(self.clock.instant(until).into_iter().chain(wake_at).min())
+        NextStep::Park(self.settings.clock.instant(until).into_iter().chain(wake_at).min())
     }
 
     /// Wakes the tasks that have passed by a busy shard, if it is time.
@@ -236,7 +239,7 @@ impl<K> Shared<K> {
     /// `false`: there is none, and no stand-in. Then the task has to wake itself.
     #[cold]
     pub(crate) fn wake_later(this: &Arc<Self>, task: Ticket) -> bool {
-        if this.driver == Driver::Manual {
+        if this.settings.driver == Driver::Manual {
             return false;
         }
         {
@@ -274,13 +277,13 @@ impl<K> Shared<K> {
     /// Adds the keys of a shard whose delays have expired, a batch at a time. Returns the next deadline.
     fn expire_shard(&self, locked: &Locked<K>) -> u64 {
         loop {
-            let now = self.clock.now();
+            let now = self.settings.clock.now();
             let until = locked.driver_until();
             if until > now.min(NEVER - 1) {
                 return until;
             }
             // A clock that is given does not say when the 100 µs are over.
-            let wait = self.clock.is_given();
+            let wait = self.settings.clock.is_given();
             let machine = if wait { Some(locked.lock()) } else { self.lock_unless_busy(locked) };
             let Some(machine) = machine else {
                 return now.saturating_add(nanos(BUSY));
@@ -549,7 +552,7 @@ mod tests {
         let queue = WorkQueue::builder().clock(clock).driver(Driver::Manual).build();
         (0..50).for_each(|key| _ = queue.add_after(key, Duration::from_secs(1)));
         time.advance(Duration::from_secs(1));
-        let now = queue.shared.clock.now();
+        let now = queue.shared.settings.clock.now();
         let shared = &queue.shared;
         let turn = shared.expire_batch(&shared.first, shared.first.lock(), now);
         assert_eq!(queue.shared.report(&turn), 50);

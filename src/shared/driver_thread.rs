@@ -16,7 +16,7 @@ fn run<K>(weak: &Weak<Shared<K>>) {
     // Not the parker of the thread: a waker is foreign code that may park this thread, and would use up a wake-up of the driver.
     let parker = Parker::new();
     let Some(shared) = weak.upgrade() else { return };
-    let clock = shared.clock.clone();
+    let clock = shared.settings.clock.clone();
     drop(shared);
     let _subscription = ClockSubscription::new(&clock, &parker);
     while let Some(shared) = weak.upgrade() {

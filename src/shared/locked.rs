@@ -24,21 +24,9 @@ pub(super) struct Locked<K> {
     pub(super) held_unless: AtomicUsize,
 }
 
-/// Whether a getter stays with a shard. A hint: which shard a getter chooses depends on it, and nothing else.
-pub(super) enum Stay {
-    Free,
-    /// A getter does. Others pass by, this many more times.
-    Taken {
-        passes: usize,
-    },
-}
-
 /// How many times getters pass by the oldest shard because another getter stays with it, before they join it; and how many times they pass
 /// by a shard because its lock is held, before one waits for it.
 pub(super) const PASSES: usize = 4;
-
-/// `Stay::Free`. Any higher number is one more than the number of passes.
-const FREE: usize = 0;
 
 /// The shards whose locks a getter has found held, as bits: it passes by them (P21).
 #[derive(Default)]
@@ -71,7 +59,7 @@ struct Published {
     /// A time before the push of the first of them, or of the next push if there is none, in a queue with several shards; and its
     /// priority: [`Front`], as a number.
     front: AtomicU64,
-    /// [`Stay`], as a number. Written without the lock.
+    /// 0, or one more than [`stay`](Locked::stay). Written without the lock.
     stay: AtomicUsize,
     /// How many more times getters pass by because the lock is held. Written without the lock.
     lock_passes: AtomicUsize,
@@ -119,7 +107,7 @@ impl<K> Locked<K> {
                 len: AtomicUsize::new(0),
                 total: AtomicUsize::new(0),
                 front: AtomicU64::new(0),
-                stay: AtomicUsize::new(FREE),
+                stay: AtomicUsize::new(0),
                 lock_passes: AtomicUsize::new(PASSES),
                 driver_until: AtomicU64::new(NEVER),
             }),
@@ -258,33 +246,24 @@ impl<K> Locked<K> {
         Front(self.published.front.load(Ordering::Relaxed) as i64) // Relaxed: see `len`
     }
 
-    /// Whether a getter stays with this shard.
+    /// If a getter stays with this shard: how many more times others pass by. A hint: which shard a getter chooses depends on it, and
+    /// nothing else.
     #[inline]
-    pub(super) fn stay(&self) -> Stay {
+    pub(super) fn stay(&self) -> Option<usize> {
         // loom: as above. Relaxed, here and below: a hint.
-        match if cfg!(loom) { FREE } else { self.published.stay.load(Ordering::Relaxed) } {
-            FREE => Stay::Free,
-            taken => Stay::Taken { passes: taken - 1 },
-        }
+        if cfg!(loom) { None } else { self.published.stay.load(Ordering::Relaxed).checked_sub(1) }
     }
 
     /// A getter is about to stay with this shard, which was free. Returns whether it still is: two getters may come at a time.
-    pub(super) fn begin_stay(&self, passes: usize) -> bool {
+    pub(super) fn begin_stay(&self) -> bool {
         let stay = &self.published.stay;
-        cfg!(loom) || stay.compare_exchange(FREE, passes + 1, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        cfg!(loom) || stay.compare_exchange(0, PASSES + 1, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
-    /// A getter passes by this shard.
-    pub(super) fn set_passes(&self, left: usize) {
+    /// A getter passes by this shard, or goes to another one.
+    pub(super) fn set_stay(&self, stay: Option<usize>) {
         if !cfg!(loom) {
-            self.published.stay.store(left + 1, Ordering::Relaxed);
-        }
-    }
-
-    /// A getter goes to another shard.
-    pub(super) fn end_stay(&self) {
-        if !cfg!(loom) {
-            self.published.stay.store(FREE, Ordering::Relaxed);
+            self.published.stay.store(stay.map_or(0, |passes| passes + 1), Ordering::Relaxed);
         }
     }
 

@@ -13,29 +13,30 @@
 //! itself.
 
 use super::Shared;
-use super::hub::Hub;
 use crate::machine::NEVER;
 use crate::sync::{Ordering, model_const};
 use crate::time::driver::Driver;
-use crate::time::nanos;
-use std::time::Duration;
 
 /// The least interval. (In the models a time that is one step away has come at the next look.)
-const LEAST: Duration = Duration::from_nanos(model_const(1_000_000, 1) as u64);
-
-impl Hub {
-    pub(super) fn is_report_due(&self, now: u64) -> bool {
-        self.report_at <= now && self.report_at != NEVER
-    }
-}
+const LEAST: u64 = model_const(1_000_000, 1) as u64;
 
 impl<K> Shared<K> {
+    /// When the next report is due. `NEVER`: none is scheduled.
+    #[inline]
+    pub(super) fn report_at(&self) -> u64 {
+        self.report_at.load(Ordering::Relaxed) // Relaxed: the hub's lock, or that of a shard, orders it, see above
+    }
+
+    /// Read under the hub's lock.
+    pub(super) fn is_report_due(&self, now: u64) -> bool {
+        self.report_at() <= now && self.report_at() != NEVER
+    }
+
     /// An add was accepted: if no report is scheduled, schedules one, and wakes the driver or asks for it. The caller then calls
     /// [`ensure_driver`](Self::ensure_driver).
     pub(super) fn expect_report(&self) {
-        // Relaxed, here and below: the lock of a shard orders it, see above.
-        if self.report_interval.is_some() && !self.report_scheduled.load(Ordering::Relaxed) {
-            self.schedule_report(self.clock.now());
+        if self.report_interval != NEVER && self.report_at() == NEVER {
+            self.schedule_report(self.settings.clock.now());
         }
     }
 
@@ -43,15 +44,14 @@ impl<K> Shared<K> {
     #[cold]
     fn schedule_report(&self, now: u64) {
         let mut hub = self.hub();
-        if self.report_scheduled.load(Ordering::Relaxed) {
+        if self.report_at() != NEVER {
             return;
         }
-        let interval = self.report_interval.map_or(NEVER, |interval| nanos(interval.max(LEAST)));
-        hub.report_at = now.saturating_add(interval);
-        self.report_scheduled.store(true, Ordering::Relaxed);
+        let at = now.saturating_add(self.report_interval.max(LEAST));
+        self.report_at.store(at, Ordering::Relaxed); // Relaxed: see `report_at`
         // Else `turn` looks by itself.
-        if self.driver != Driver::Manual {
-            let called = hub.call_driver(hub.report_at);
+        if self.settings.driver != Driver::Manual {
+            let called = hub.call_driver(at);
             hub.wakes.append(called);
         }
     }
@@ -60,12 +60,11 @@ impl<K> Shared<K> {
     #[cold]
     pub(super) fn report_if_due(&self, now: u64) {
         {
-            let mut hub = self.hub();
-            if !hub.is_report_due(now) {
+            let _hub = self.hub();
+            if !self.is_report_due(now) {
                 return;
             }
-            hub.report_at = NEVER;
-            self.report_scheduled.store(false, Ordering::Relaxed);
+            self.report_at.store(NEVER, Ordering::Relaxed); // Relaxed: see `report_at`
         }
         let metrics = self.metrics();
         let stats = &metrics.stats;
@@ -74,7 +73,7 @@ impl<K> Shared<K> {
         if stats.len + stats.processing + delayed > 0 {
             self.schedule_report(now);
         }
-        self.tell(|observer| observer.report(&self.name, &metrics));
+        self.tell(|observer| observer.report(&self.settings.name, &metrics));
     }
 }
 

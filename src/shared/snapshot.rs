@@ -40,7 +40,7 @@ impl<K> Shared<K> {
     /// The time, for a call that computes ages. Read under the lock, so that no key has started later.
     fn begin_ages(&self, locked: &Locked<K>) -> u64 {
         let mut machine = locked.lock();
-        let now = self.clock.now();
+        let now = self.settings.clock.now();
         machine.begin_ages(now);
         now
     }
@@ -95,7 +95,7 @@ impl<K> Shared<K> {
 
     /// The numbers of a shard.
     fn stats_of(&self, machine: &mut Machine<K>) -> Stats {
-        let now = self.clock.now();
+        let now = self.settings.clock.now();
         let (counts, ages) = (machine.counts, machine.ages(now));
         Stats {
             len: machine.len(),
@@ -158,7 +158,7 @@ impl<K> Shared<K> {
 
     /// `shrink_to_fit`, in many short critical sections.
     pub(crate) fn shrink(&self) {
-        if let Limiter::External(limiter) = &self.limiter {
+        if let Limiter::External(limiter) = &self.settings.limiter {
             limiter.shrink_to_fit();
         }
         self.hub().getters.shrink();
@@ -206,13 +206,13 @@ impl<K: Clone> Shared<K> {
             });
         }
         keys.sort_by_key(|&((deadline, _), _)| deadline);
-        let now = self.clock.now();
+        let now = self.settings.clock.now();
         keys.into_iter().map(|((deadline, priority), key)| DelayedKey::new(key, deadline, priority, now)).collect()
     }
 
     /// `groups`.
     pub(crate) fn groups(this: &Arc<Self>) -> Vec<GroupStats<K>> {
-        if this.groups.is_none() {
+        if !this.settings.order.has_groups() {
             return Vec::new();
         }
         let mut groups = HashMap::<u64, (usize, GroupStats<K>)>::new();

@@ -42,7 +42,7 @@ impl<'s, K> Parking<'s, K> {
             return parker.park(deadline);
         }
         Shared::ensure_driver(self.shared);
-        let _subscription = ClockSubscription::new(&self.shared.clock, parker);
+        let _subscription = ClockSubscription::new(&self.shared.settings.clock, parker);
         // The thread is on a list: an observer that panics must not make it leave without its wake-up.
         match contained(|| self.shared.drive(parker, |hub| &mut hub.stand_in)) {
             Some(NextStep::Park(until)) => parker.park(deadline.into_iter().chain(until).min()),

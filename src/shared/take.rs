@@ -61,7 +61,7 @@ impl<K> Shared<K> {
         let Some(claimed) = claimed else { return (None, owed) };
         let mut waited = MaybeNanos::UNKNOWN;
         if mode.is_measured {
-            waited = machine.started(&claimed, || *now.insert(self.clock.now_coarse()));
+            waited = machine.started(&claimed, || *now.insert(self.settings.clock.now_coarse()));
         }
         (Some(Taken { claimed, waited }), owed)
     }

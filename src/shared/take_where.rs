@@ -127,7 +127,7 @@ impl<K: Hash + Eq + Clone> Shared<K> {
     /// Takes the keys that were found out of the queue, if they are still there. A panic of foreign code is caught: the taken keys
     /// must reach the caller.
     fn take_found(&self, found: Vec<Found<K>>) -> Taking<K> {
-        let now = self.clock.now();
+        let now = self.settings.clock.now();
         let (mut takes, mut removed) = (Vec::with_capacity(found.len()), Vec::new());
         for step in found.chunk_by(|one, next| one.shard == next.shard).flat_map(|shard| shard.chunks(STEP)) {
             removed.reserve(step.len());
@@ -176,7 +176,7 @@ impl<K: Hash + Eq + Clone> Shared<K> {
         if self.shards() > 1 {
             queued.sort_by_key(|found| found.seen.by_age());
         }
-        if self.groups.is_none() {
+        if !self.settings.order.has_groups() {
             return queued.into_iter().map(|found| found.key).collect();
         }
         let mut keys_of = HashMap::<_, u32>::new();
