@@ -773,7 +773,7 @@ impl<K> WorkQueue<K> {
     /// assert_eq!(queue.len(), 1);
     /// ```
     pub fn turn(&self) -> usize {
-        self.shared.turn()
+        Shared::turn(&self.shared)
     }
 
     /// Refuses adds from now on. The queue still hands out queued keys. A get that finds no queued key returns that the queue is shut down.

@@ -18,7 +18,6 @@ use super::hub::{Flags, Hub, HubGuard};
 use super::locked::{Busy, Locked};
 use crate::Added;
 use crate::machine::{BATCH, Expired, Machine, Mode, NEVER, Owed};
-use crate::panics::contained;
 use crate::sync::{Arc, MutexGuard, Parker, model_const, now};
 use crate::time::driver::{Driver, NextStep, RETRY, State};
 use crate::time::nanos;
@@ -62,9 +61,7 @@ impl<K> Shared<K> {
             hub.driver = State::Missing { retry_at: now() + RETRY };
             hub.call_stand_in();
         }
-        if contained(|| this.tell(|observer| observer.driver_failed(&error))).is_none() {
-            this.note_caught(1);
-        }
+        this.contain(|| this.tell(|observer| observer.driver_failed(&error)));
     }
 
     /// The driver thread was asked for, and is still to be started, or could not be. A hint, read without a lock.
@@ -74,20 +71,20 @@ impl<K> Shared<K> {
     }
 
     /// `turn`. Visits the shards that are busy at the end (P21).
-    pub(crate) fn turn(&self) -> usize {
-        let now = self.settings.clock.now();
+    pub(crate) fn turn(this: &Arc<Self>) -> usize {
+        let now = this.settings.clock.now();
         let (mut expired, mut sorts, mut busy) = (0, 0, Busy::default());
-        for locked in self.all() {
-            match self.lock_unless_busy(locked) {
-                Some(machine) => expired += self.turn_of(locked, machine, now, &mut sorts),
+        for locked in this.all() {
+            match this.lock_unless_busy(locked) {
+                Some(machine) => expired += this.turn_of(locked, machine, now, &mut sorts),
                 None => busy.insert(locked),
             }
         }
-        for locked in self.all().filter(|locked| busy.contains(locked)) {
-            expired += self.turn_of(locked, locked.lock(), now, &mut sorts);
+        for locked in this.all().filter(|locked| busy.contains(locked)) {
+            expired += this.turn_of(locked, locked.lock(), now, &mut sorts);
         }
-        if self.report_interval != NEVER {
-            self.report_if_due(now);
+        if this.report_interval != NEVER {
+            Self::report_if_due(this, now);
         }
         expired
     }
@@ -197,30 +194,28 @@ impl<K> Shared<K> {
     /// [`report`](Self::report), by a getter: a panic of the observer must not keep a key from its holder, nor a wake-up from the next
     /// getter.
     pub(super) fn report_as_getter(&self, turn: Option<Expired>) {
-        if turn.is_some_and(|turn| contained(|| self.report(&turn)).is_none()) {
-            self.note_caught(1);
-        }
+        turn.into_iter().for_each(|turn| _ = self.contain(|| self.report(&turn)));
     }
 
     /// The work of the driver thread, or of its stand-in: wakes tasks (W5), adds the keys whose delays have expired, reports, and returns
     /// how long to park (I8). `state`: that of the thread.
-    pub(super) fn drive(&self, parker: &Parker, state: fn(&mut Hub) -> &mut State) -> NextStep {
-        self.wake_passed_by();
-        let now = self.settings.clock.now(); // before: what has expired until now is added first
-        let (mut hub, until) = self.expire_all();
-        if self.is_report_due(now) {
+    pub(super) fn drive(this: &Arc<Self>, parker: &Parker, state: fn(&mut Hub) -> &mut State) -> NextStep {
+        this.wake_passed_by();
+        let now = this.settings.clock.now(); // before: what has expired until now is added first
+        let (mut hub, until) = this.expire_all();
+        if this.is_report_due(now) {
             drop(hub);
-            self.report_if_due(now);
+            Self::report_if_due(this, now);
             return NextStep::Again;
         }
         let wake_at = hub.getters.wake_at;
-        if self.is_shutting_down() && wake_at.is_none() && self.report_at() == NEVER {
+        if this.is_shutting_down() && wake_at.is_none() && this.report_at() == NEVER {
             *state(&mut hub) = State::Absent;
             return NextStep::End;
         }
-        let until = until.min(self.report_at());
+        let until = until.min(this.report_at());
         *state(&mut hub) = State::Parked { until, driver: parker.unparker() };
-        NextStep::Park(self.settings.clock.instant(until).into_iter().chain(wake_at).min())
+        NextStep::Park(this.settings.clock.instant(until).into_iter().chain(wake_at).min())
     }
 
     /// Wakes the tasks that have passed by a busy shard, if it is time.
@@ -331,6 +326,7 @@ impl<K> Drop for Shared<K> {
 mod tests {
     use super::*;
     use crate::machine::BATCH;
+    use crate::panics::contained;
     use crate::{Clock, Driver, WorkQueue};
     use std::future::Future;
     use std::time::{Duration, Instant};

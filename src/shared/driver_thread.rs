@@ -21,7 +21,7 @@ fn run<K>(weak: &Weak<Shared<K>>) {
     let _subscription = ClockSubscription::new(&clock, &parker);
     while let Some(shared) = weak.upgrade() {
         // A panic, of an observer for example, has printed its message. The driver goes on, for the keys that expire later.
-        let next = catch_unwind(AssertUnwindSafe(|| shared.drive(&parker, |hub| &mut hub.driver)));
+        let next = catch_unwind(AssertUnwindSafe(|| Shared::drive(&shared, &parker, |hub| &mut hub.driver)));
         drop(shared);
         match next {
             Ok(NextStep::Park(until)) => parker.park(until),

@@ -16,7 +16,7 @@ pub(super) struct Locked<K> {
     /// The number of critical sections so far.
     #[cfg(keyqueue_steps)]
     steps: std::sync::atomic::AtomicU64,
-    /// The number of times that the lock was taken or tried.
+    /// The number of times that the lock was taken, or tried without waiting.
     #[cfg(all(test, not(loom)))]
     pub(super) looks: AtomicUsize,
     /// If not 0, a getter that does not wait finds the lock held, but at every look whose number this divides.
@@ -51,6 +51,7 @@ impl Busy {
 }
 
 /// What other threads read without the lock. Written under the lock.
+#[derive(Default)]
 struct Published {
     /// The number of queued keys that a getter may take.
     len: AtomicUsize,
@@ -104,14 +105,11 @@ impl<K> Locked<K> {
             index,
             machine: CachePadded::new(machine),
             published: CachePadded::new(Published {
-                len: AtomicUsize::new(0),
-                total: AtomicUsize::new(0),
-                front: AtomicU64::new(0),
-                stay: AtomicUsize::new(0),
                 lock_passes: AtomicUsize::new(PASSES),
                 driver_until: AtomicU64::new(NEVER),
+                ..Published::default()
             }),
-            buckets: CachePadded::new((AtomicUsize::new(0), AtomicUsize::new(0))),
+            buckets: CachePadded::default(),
             #[cfg(keyqueue_steps)]
             steps: std::sync::atomic::AtomicU64::new(0),
             #[cfg(all(test, not(loom)))]
@@ -124,12 +122,7 @@ impl<K> Locked<K> {
     /// Takes the lock. A caller that makes a step ends with [`leave`](super::Shared::leave).
     #[inline]
     pub(super) fn lock(&self) -> MutexGuard<'_, Machine<K>> {
-        #[cfg(all(test, not(loom)))]
-        self.looks.fetch_add(1, Ordering::Relaxed);
-        let machine = self.machine.lock();
-        self.check(&machine);
-        self.number();
-        machine
+        self.begin(self.machine.lock())
     }
 
     #[inline]
@@ -158,12 +151,16 @@ impl<K> Locked<K> {
     /// The lock, for a caller that passes by a shard that is busy for longer than a critical section takes (P21).
     #[inline]
     pub(super) fn lock_briefly(&self) -> Option<MutexGuard<'_, Machine<K>>> {
+        self.machine.lock_briefly().map(|machine| self.begin(machine))
+    }
+
+    #[inline(always)]
+    fn begin<'l>(&self, machine: MutexGuard<'l, Machine<K>>) -> MutexGuard<'l, Machine<K>> {
         #[cfg(all(test, not(loom)))]
         self.looks.fetch_add(1, Ordering::Relaxed);
-        let machine = self.machine.lock_briefly()?;
         self.check(&machine);
         self.number();
-        Some(machine)
+        machine
     }
 
     /// In a debug build: each critical section before has published what it has changed. (Not under loom, which would try every order of

@@ -7,6 +7,7 @@ use crate::key::Hash as KeyHash;
 use crate::machine::{Claimed, Machine, NEVER};
 use crate::observe::Observer;
 use crate::order::AnyOrder;
+use crate::panics::contained;
 use crate::random::Numbers;
 use crate::sync::{Arc, AtomicU8, AtomicU64, AtomicUsize, Mutex, Ordering, counted_stamp, hasher, next_id, stamp};
 use crate::time::nanos;
@@ -159,6 +160,13 @@ impl<K> Shared<K> {
         if panics > 0 {
             self.hub().counts.caught_panics += panics as u64;
         }
+    }
+
+    /// Calls foreign code. A panic is caught and counted.
+    pub(crate) fn contain<R>(&self, call: impl FnOnce() -> R) -> Option<R> {
+        let answer = contained(call);
+        self.note_caught(usize::from(answer.is_none()));
+        answer
     }
 
     /// There is an observer.
