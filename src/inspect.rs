@@ -61,7 +61,7 @@ impl<'q, K> Inspect<'q, K> {
     /// ```
     #[must_use]
     pub fn name(self) -> &'q str {
-        &self.queue.shared.name
+        &self.queue.shared.settings.name
     }
 
     /// A snapshot of the counters, and of two histograms: how long keys waited, and how long they were processing. It is consistent in each

@@ -2,9 +2,9 @@
 
 use crate::futures::{UntilDirty, UntilShuttingDown};
 use crate::key::SlotId;
-use crate::machine::Claimed;
+use crate::machine::{Claimed, End};
 use crate::panics::{Caught, contained};
-use crate::shared::{Failures, Shared};
+use crate::shared::Shared;
 use crate::sync::{Arc, panicking};
 use crate::{AddOptions, Added, OnPanic, Priority};
 use std::fmt;
@@ -271,11 +271,11 @@ impl<'q, K> Item<'q, K> {
     pub fn requeue_after(self, delay: Duration) -> Added {
         let options = AddOptions::new().after(delay);
         if self.queue.has_external_limiter() {
-            let (added, caught) = self.requeue_asked(options, Failures::Forget);
+            let (added, caught) = self.requeue_asked(options, End::Succeed);
             caught.pass_on();
             return added;
         }
-        self.requeue(options, Failures::Forget)
+        self.requeue(options, End::Succeed)
     }
 
     /// Ends the hand-out, and adds the key as the options say. The failures of the key stay. If the options are
@@ -300,37 +300,33 @@ impl<'q, K> Item<'q, K> {
     /// ```
     pub fn requeue_with(self, options: AddOptions) -> Added {
         if self.queue.has_external_limiter() {
-            let (added, caught) = self.requeue_asked(options, Failures::Keep);
+            let (added, caught) = self.requeue_asked(options, End::Done);
             caught.pass_on();
             return added;
         }
-        self.requeue(options, Failures::Keep)
+        self.requeue(options, End::Done)
     }
 
     /// [`requeue_with`](Self::requeue_with) or [`requeue_after`](Self::requeue_after), without a call of the limiter.
     #[inline]
-    fn requeue(self, options: AddOptions, failures: Failures) -> Added {
+    fn requeue(self, options: AddOptions, end: End) -> Added {
         let (queue, claimed) = self.into_parts();
-        Shared::requeue(queue, claimed, options, failures)
+        Shared::requeue(queue, claimed, options, end)
     }
 
     /// Like [`requeue`](Self::requeue), but calls the limiter first, and does not pass its panic on.
-    pub(crate) fn requeue_asked(self, mut options: AddOptions, failures: Failures) -> (Added, Caught) {
-        let caught = self.ask_limiter(&mut options, failures);
-        (self.requeue(options, failures), caught)
+    pub(crate) fn requeue_asked(self, mut options: AddOptions, end: End) -> (Added, Caught) {
+        let caught = self.ask_limiter(&mut options, end);
+        (self.requeue(options, end), caught)
     }
 
     /// The same, but returns the item if the queue has refused the add. The caller calls
     /// [`done_after_refusal`](Self::done_after_refusal).
     #[inline]
-    pub(crate) fn try_requeue_asked(
-        self,
-        mut options: AddOptions,
-        failures: Failures,
-    ) -> (Result<Added, Self>, Caught) {
-        let caught = self.ask_limiter(&mut options, failures);
+    pub(crate) fn try_requeue_asked(self, mut options: AddOptions, end: End) -> (Result<Added, Self>, Caught) {
+        let caught = self.ask_limiter(&mut options, end);
         let (queue, claimed) = self.into_parts();
-        let requeued = Shared::try_requeue(queue, claimed, options, failures);
+        let requeued = Shared::try_requeue(queue, claimed, options, end);
         (requeued.map_err(|claimed| Self { queue, claimed }), caught)
     }
 
@@ -341,10 +337,10 @@ impl<'q, K> Item<'q, K> {
     }
 
     #[inline]
-    fn ask_limiter(&self, options: &mut AddOptions, failures: Failures) -> Caught {
-        match failures {
-            Failures::Forget => self.queue.limiter_forget(self),
-            Failures::Keep => self.queue.limited_held(self, options),
+    fn ask_limiter(&self, options: &mut AddOptions, end: End) -> Caught {
+        match end {
+            End::Succeed | End::GiveUp => self.queue.limiter_forget(self),
+            End::Done => self.queue.limited_held(self, options),
         }
     }
 
@@ -407,7 +403,7 @@ impl<'q, K> Item<'q, K> {
         // The fields are evaluated only if the span is enabled.
         tracing::info_span!(
             "workqueue",
-            queue = &*self.queue.name,
+            queue = &*self.queue.settings.name,
             key = ?self.key(),
             waited = self.waited().map(tracing::field::debug),
             attempt = self.num_requeues() + 1
@@ -548,7 +544,7 @@ fn unwound<K>(queue: &Arc<Shared<K>>, claimed: Claimed<K>) {
         return queue.done_in_panic(claimed);
     }
     contained(|| queue.note_panic());
-    if queue.on_panic != Some(OnPanic::Retry) {
+    if queue.settings.on_panic != Some(OnPanic::Retry) {
         return queue.done_in_panic(claimed);
     }
     let retry = AddOptions::new().rate_limited();
@@ -557,5 +553,5 @@ fn unwound<K>(queue: &Arc<Shared<K>>, claimed: Claimed<K>) {
         queue.note_caught(1);
         retry.without_limiter()
     });
-    contained(|| Shared::requeue(queue, claimed, options, Failures::Keep));
+    contained(|| Shared::requeue(queue, claimed, options, End::Done));
 }

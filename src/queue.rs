@@ -773,7 +773,7 @@ impl<K> WorkQueue<K> {
     /// assert_eq!(queue.len(), 1);
     /// ```
     pub fn turn(&self) -> usize {
-        self.shared.turn()
+        Shared::turn(&self.shared)
     }
 
     /// Refuses adds from now on. The queue still hands out queued keys. A get that finds no queued key returns that the queue is shut down.
@@ -1033,6 +1033,6 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Extend<K> for WorkQueue<K> {
 impl<K> fmt::Debug for WorkQueue<K> {
     /// Shows the name and the [`Stats`], for debugging a stuck process. Shows no keys.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WorkQueue").field("name", &self.shared.name).field("stats", &self.stats()).finish()
+        f.debug_struct("WorkQueue").field("name", &self.shared.settings.name).field("stats", &self.stats()).finish()
     }
 }

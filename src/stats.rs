@@ -131,57 +131,6 @@ impl Stats {
         self.adds() - self.handed_out - self.taken
     }
 
-    /// Adds the numbers of one shard.
-    pub(crate) fn add_shard(&mut self, shard: &Self) {
-        let Self {
-            len,
-            processing,
-            delayed,
-            failing,
-            waiters: _,
-            drainers: _,
-            shutting_down: _,
-            pushed,
-            coalesced,
-            deferred,
-            rejected,
-            handed_out,
-            delays,
-            expired,
-            retries,
-            failures,
-            given_up,
-            panics: _,
-            caught_panics: _,
-            driver_failures: _,
-            taken,
-            oldest_queued,
-            longest_running,
-            unfinished_work,
-            next_deadline,
-        } = *shard;
-        self.len += len;
-        self.processing += processing;
-        self.delayed += delayed;
-        self.failing += failing;
-        self.pushed += pushed;
-        self.coalesced += coalesced;
-        self.deferred += deferred;
-        self.rejected += rejected;
-        self.handed_out += handed_out;
-        self.delays += delays;
-        self.expired += expired;
-        self.retries += retries;
-        self.failures += failures;
-        self.given_up += given_up;
-        self.taken += taken;
-        self.oldest_queued = self.oldest_queued.max(oldest_queued);
-        self.longest_running = self.longest_running.max(longest_running);
-        self.unfinished_work =
-            [self.unfinished_work, unfinished_work].into_iter().flatten().reduce(Duration::saturating_add);
-        self.next_deadline = [self.next_deadline, next_deadline].into_iter().flatten().min();
-    }
-
     /// Adds that queued their key, or will queue it again: `pushed + deferred`. Client-go's `workqueue_adds_total`.
     ///
     /// # Examples

@@ -37,9 +37,9 @@
 //! here visits each shard before it says so or parks.
 
 use super::Shared;
-use super::cursor::with_cursor;
+use super::cursor::{Cursor, Place, with_cursor};
 use super::hub::Flags;
-use super::locked::{Busy, Front, Locked, PASSES, Stay};
+use super::locked::{Busy, Front, Locked, PASSES};
 use super::take::Taken;
 use crate::machine::{Claimed, Mode, Owed};
 use crate::sync::{Ordering, model_const};
@@ -72,27 +72,16 @@ impl<K> Shared<K> {
     /// Takes a key from the shard with which this thread stays, or to which it has just added one, if that is a few instructions.
     #[inline]
     pub(super) fn take_nearby(&self) -> Option<Claimed<K>> {
-        with_cursor(|cursor| {
-            let left = cursor.left.get();
-            if cursor.queue.get() == self.id && left > 0 {
-                let stays = self.at(cursor.shard.get());
-                if let Some(claimed) = self.take_simply(stays) {
-                    cursor.left.set(left - 1);
-                    return Some(claimed);
-                }
-            }
-            let left = cursor.own_left.get();
-            if cursor.added_queue.get() != self.id || left == 0 {
-                return None;
-            }
-            let claimed = self.take_simply(self.at(cursor.added.get()))?;
-            cursor.own_left.set(left - 1);
-            Some(claimed)
-        })
+        with_cursor(|cursor| self.take_simply(&cursor.stay).or_else(|| self.take_simply(&cursor.added)))
     }
 
     #[inline]
-    fn take_simply(&self, locked: &Locked<K>) -> Option<Claimed<K>> {
+    fn take_simply(&self, place: &Place) -> Option<Claimed<K>> {
+        let left = place.left.get();
+        if place.queue.get() != self.id || left == 0 {
+            return None;
+        }
+        let locked = self.at(place.shard.get());
         if locked.seems_empty() {
             return None;
         }
@@ -103,18 +92,18 @@ impl<K> Shared<K> {
         let claimed = machine.get_simple()?;
         locked.number();
         self.leave(locked, machine, Owed::NOTHING, Mode::PLAIN);
+        place.left.set(left - 1);
         Some(claimed)
     }
 
     /// This thread has added a key to this shard.
     #[inline]
     pub(super) fn note_add(&self, locked: &Locked<K>) {
-        with_cursor(|cursor| {
-            if cursor.added_queue.get() != self.id {
-                cursor.added_queue.set(self.id);
-                cursor.own_left.set(0); // the rest of what it might take back in another queue
+        with_cursor(|Cursor { added, .. }| {
+            if added.queue.replace(self.id) != self.id {
+                added.left.set(0); // the rest of what it might take back in another queue
             }
-            cursor.added.set(locked.index);
+            added.shard.set(locked.index);
         });
     }
 
@@ -122,15 +111,15 @@ impl<K> Shared<K> {
     pub(super) fn choose(&self) -> Option<Taken<K>> {
         let mut busy = Busy::default();
         with_cursor(|cursor| {
-            let left = cursor.left.replace(0);
+            let left = cursor.stay.left.replace(0);
             let mut own = None;
-            if cursor.queue.replace(0) == self.id {
-                let stays = self.at(cursor.shard.get());
+            if cursor.stay.queue.replace(0) == self.id {
+                let stays = self.at(cursor.stay.shard.get());
                 // A stay with a level does not go on with a lower one: another shard may have keys of the higher one.
                 if left > 0 && stays.front().level() <= cursor.level.get() {
                     if let Some(taken) = self.take_from(stays, cursor.waits.get(), &mut busy) {
-                        cursor.queue.set(self.id);
-                        cursor.left.set(left - 1);
+                        cursor.stay.queue.set(self.id);
+                        cursor.stay.left.set(left - 1);
                         return Some(taken);
                     }
                 }
@@ -143,7 +132,7 @@ impl<K> Shared<K> {
             for _ in 0..model_const(3, 2) * self.shards() {
                 let choice = self.oldest(&busy, own, by_age);
                 if let Some(left) = own.filter(|own| choice.as_ref().is_none_or(|choice| choice.shard != *own)) {
-                    self.at(left).end_stay();
+                    self.at(left).set_stay(None);
                     if !busy.contains(self.at(left)) {
                         self.at(left).allow_passes(PASSES);
                     }
@@ -156,23 +145,24 @@ impl<K> Shared<K> {
                 }
                 let Choice { shard, level, joins } = choice?;
                 let locked = self.at(shard);
-                if own.is_none() && !joins && !locked.begin_stay(PASSES) {
+                if own.is_none() && !joins && !locked.begin_stay() {
                     continue;
                 }
                 let waits = locked.lock_passes() == 0;
                 if let Some(taken) = self.take_from(locked, waits || must_wait, &mut busy) {
-                    cursor.queue.set(self.id);
-                    cursor.shard.set(shard);
+                    let is_ordered = self.flags().has(Flags::ORDERED);
+                    cursor.stay.queue.set(self.id);
+                    cursor.stay.shard.set(shard);
+                    cursor.stay.left.set(if is_ordered { STAY_IN_ORDER } else { STAY } - 1);
+                    cursor.added.left.set(STAY);
                     cursor.waits.set(waits);
                     cursor.level.set(level);
-                    cursor.left.set(self.stay_len() - 1);
-                    cursor.own_left.set(STAY);
                     return Some(taken);
                 }
                 if !must_wait && busy.contains(locked) {
                     passed.get_or_insert(level);
                 }
-                locked.end_stay();
+                locked.set_stay(None);
                 own = None;
             }
             None
@@ -197,14 +187,9 @@ impl<K> Shared<K> {
         None
     }
 
-    /// How many keys a getter takes from the shard that it has chosen.
-    fn stay_len(&self) -> u32 {
-        if self.flags().has(Flags::ORDERED) { STAY_IN_ORDER } else { STAY }
-    }
-
     /// Whether this choice goes by age alone.
     fn is_turn_of_age(&self) -> bool {
-        let counts = self.flags().has(Flags::ORDERED) && !self.strict && !cfg!(loom);
+        let counts = self.flags().has(Flags::ORDERED) && !self.settings.order.strict && !cfg!(loom);
         // Relaxed: nothing but this choice depends on it.
         counts && self.choices.fetch_add(1, Ordering::Relaxed) % BY_AGE == BY_AGE - 1
     }
@@ -222,7 +207,7 @@ impl<K> Shared<K> {
             let front = locked.front();
             let rank = (if by_age { front.age() } else { front }, index);
             oldest = oldest.min(rank);
-            if own == Some(index) || !matches!(locked.stay(), Stay::Taken { passes: 1.. }) {
+            if own == Some(index) || !matches!(locked.stay(), Some(1..)) {
                 open = open.min(rank);
             }
         }
@@ -232,25 +217,46 @@ impl<K> Shared<K> {
         let (mut shard, level) = (oldest.1, |shard| self.at(shard).front().level());
         // It passes by for another key of the same level only.
         if open != oldest && open != NONE && level(open.1) == level(shard) {
-            if let Stay::Taken { passes } = self.at(shard).stay() {
-                self.at(shard).set_passes(passes.saturating_sub(1));
+            if let Some(passes) = self.at(shard).stay() {
+                self.at(shard).set_stay(Some(passes.saturating_sub(1)));
             }
             shard = open.1;
         }
-        let joins = own != Some(shard) && matches!(self.at(shard).stay(), Stay::Taken { .. });
+        let joins = own != Some(shard) && self.at(shard).stay().is_some();
         Some(Choice { shard, level: level(shard), joins })
     }
 }
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use crate::shared::cursor::Cursor;
+    use super::Cursor;
     use crate::sync::Arc;
     use crate::{AddOptions, Clock, Priority, WorkQueue};
     use std::collections::HashMap;
     use std::sync::atomic::Ordering::Relaxed;
     use std::sync::mpsc;
     use std::thread;
+
+    impl Cursor {
+        /// What another thread does, whose cursor this is.
+        fn of_another<R>(&self, call: impl FnOnce() -> R) -> R {
+            let swap = || {
+                super::with_cursor(|here| {
+                    for (here, there) in [(&here.stay, &self.stay), (&here.added, &self.added)] {
+                        here.queue.swap(&there.queue);
+                        here.shard.swap(&there.shard);
+                        here.left.swap(&there.left);
+                    }
+                    here.level.swap(&self.level);
+                    here.waits.swap(&self.waits);
+                });
+            };
+            swap();
+            let answer = call();
+            swap();
+            answer
+        }
+    }
 
     /// A thread's cursor belongs to another queue, which has more shards: at another address, and at the same one.
     #[test]
@@ -262,8 +268,8 @@ mod tests {
             assert!(many.try_get().is_ok() && few.try_get().is_ok());
             assert!(many.try_get().is_err() && few.try_get().is_err() && few.try_get().is_err());
             super::with_cursor(|cursor| {
-                cursor.shard.set(63);
-                cursor.left.set(64);
+                cursor.stay.shard.set(63);
+                cursor.stay.left.set(64);
             });
             assert!(few.try_get().is_err());
         }
@@ -566,7 +572,7 @@ mod tests {
             let (look, before) = (&mut looks[turn % getters], choices());
             let (key, looked) = threads[turn % getters].of_another(|| {
                 let key = *queue.try_get().unwrap(); // done before the next getter has its turn
-                (key, super::with_cursor(|cursor| cursor.left.get() == super::STAY_IN_ORDER - 1))
+                (key, super::with_cursor(|cursor| cursor.stay.left.get() == super::STAY_IN_ORDER - 1))
             });
             if looked {
                 *look = (turn, (before..choices()).any(|choice| choice % super::BY_AGE == super::BY_AGE - 1), 0);

@@ -1,7 +1,6 @@
 //! The ends of a processing: `done`, `succeed`, `give_up`, a requeue; and what becomes of a key whose holder unwinds.
 
 use super::Shared;
-use super::failures::Failures;
 use super::hub::Flags;
 use super::locked::Locked;
 use super::section::in_mode;
@@ -59,36 +58,22 @@ impl<K> Shared<K> {
         end: End,
         machine: MutexGuard<'s, Machine<K>>,
     ) {
-        let mut hand = None;
+        let (mut machine, mut hand) = (machine, None);
         in_mode!(self, mode, has_extras => {
-            let worked = self.end_in(locked, machine, &mut hand, claimed, end, mode);
+            let worked = if mode.is_measured { self.note_end(&mut machine, &claimed, None) } else { MaybeNanos::UNKNOWN };
+            let (ended, owed) = machine.done(&mut hand, claimed, end, mode);
+            if mode.is_ordered || ended == Ended::Queued || owed != Owed::NOTHING {
+                self.leave(locked, machine, owed, mode);
+            }
             if has_extras {
                 self.tell_done(worked);
             }
         });
     }
 
-    #[inline(always)]
-    fn end_in<'s>(
-        &'s self,
-        locked: &'s Locked<K>,
-        mut machine: MutexGuard<'s, Machine<K>>,
-        hand: &mut Option<K>,
-        claimed: Claimed<K>,
-        end: End,
-        mode: Mode,
-    ) -> MaybeNanos {
-        let worked = if mode.is_measured { self.note_end(&mut machine, &claimed, None) } else { MaybeNanos::UNKNOWN };
-        let (ended, owed) = machine.done(hand, claimed, end, mode);
-        if mode.is_ordered || ended == Ended::Queued || owed != Owed::NOTHING {
-            self.leave(locked, machine, owed, mode);
-        }
-        worked
-    }
-
     /// How long a key was processing. `now`: the time, if the call has read the clock.
     fn note_end(&self, machine: &mut Machine<K>, claimed: &Claimed<K>, now: Option<u64>) -> MaybeNanos {
-        machine.ended(claimed, || now.unwrap_or_else(|| self.clock.now_coarse()))
+        machine.ended(claimed, || now.unwrap_or_else(|| self.settings.clock.now_coarse()))
     }
 
     fn tell_done(&self, worked: MaybeNanos) {
@@ -116,9 +101,8 @@ impl<K> Shared<K> {
     }
 
     /// `add_with` and `done`, for the holder of the key, in one critical section.
-    pub(crate) fn requeue(this: &Arc<Self>, claimed: Claimed<K>, options: AddOptions, failures: Failures) -> Added {
-        Self::try_requeue(this, claimed, options, failures)
-            .unwrap_or_else(|claimed| Self::done_after_refusal(this, claimed))
+    pub(crate) fn requeue(this: &Arc<Self>, claimed: Claimed<K>, options: AddOptions, end: End) -> Added {
+        Self::try_requeue(this, claimed, options, end).unwrap_or_else(|claimed| Self::done_after_refusal(this, claimed))
     }
 
     /// [`requeue`](Self::requeue), which returns the key if the queue has refused the add: then it is still held, and the caller calls
@@ -127,7 +111,7 @@ impl<K> Shared<K> {
         this: &Arc<Self>,
         claimed: Claimed<K>,
         options: AddOptions,
-        failures: Failures,
+        end: End,
     ) -> Result<Added, Claimed<K>> {
         if options.has_level() {
             this.expect_levels();
@@ -142,7 +126,6 @@ impl<K> Shared<K> {
             drop(machine);
             this.refuse_requeue(claimed);
         }
-        let end = if failures == Failures::Forget { End::Succeed } else { End::Done };
         let mut worked = MaybeNanos::UNKNOWN;
         if mode.is_measured && mode.is_open {
             worked = this.note_end(&mut machine, &claimed, how.may_delay().then_some(how.now));

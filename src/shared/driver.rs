@@ -18,7 +18,6 @@ use super::hub::{Flags, Hub, HubGuard};
 use super::locked::{Busy, Locked};
 use crate::Added;
 use crate::machine::{BATCH, Expired, Machine, Mode, NEVER, Owed};
-use crate::panics::contained;
 use crate::sync::{Arc, MutexGuard, Parker, model_const, now};
 use crate::time::driver::{Driver, NextStep, RETRY, State};
 use crate::time::nanos;
@@ -62,9 +61,7 @@ impl<K> Shared<K> {
             hub.driver = State::Missing { retry_at: now() + RETRY };
             hub.call_stand_in();
         }
-        if contained(|| this.tell(|observer| observer.driver_failed(&error))).is_none() {
-            this.note_caught(1);
-        }
+        this.contain(|| this.tell(|observer| observer.driver_failed(&error)));
     }
 
     /// The driver thread was asked for, and is still to be started, or could not be. A hint, read without a lock.
@@ -74,20 +71,20 @@ impl<K> Shared<K> {
     }
 
     /// `turn`. Visits the shards that are busy at the end (P21).
-    pub(crate) fn turn(&self) -> usize {
-        let now = self.clock.now();
+    pub(crate) fn turn(this: &Arc<Self>) -> usize {
+        let now = this.settings.clock.now();
         let (mut expired, mut sorts, mut busy) = (0, 0, Busy::default());
-        for locked in self.all() {
-            match self.lock_unless_busy(locked) {
-                Some(machine) => expired += self.turn_of(locked, machine, now, &mut sorts),
+        for locked in this.all() {
+            match this.lock_unless_busy(locked) {
+                Some(machine) => expired += this.turn_of(locked, machine, now, &mut sorts),
                 None => busy.insert(locked),
             }
         }
-        for locked in self.all().filter(|locked| busy.contains(locked)) {
-            expired += self.turn_of(locked, locked.lock(), now, &mut sorts);
+        for locked in this.all().filter(|locked| busy.contains(locked)) {
+            expired += this.turn_of(locked, locked.lock(), now, &mut sorts);
         }
-        if self.report_interval.is_some() {
-            self.report_if_due(now);
+        if this.report_interval != NEVER {
+            Self::report_if_due(this, now);
         }
         expired
     }
@@ -183,8 +180,11 @@ impl<K> Shared<K> {
         mode: Mode,
         now: &mut Option<u64>,
     ) -> (Option<Expired>, Owed) {
-        let expires = self.driver == Driver::Thread && !self.clock.is_given() && mode.is_open;
-        if !expires || machine.until() == NEVER || machine.until() > *now.get_or_insert_with(|| self.clock.now()) {
+        let expires = self.settings.driver == Driver::Thread && !self.settings.clock.is_given() && mode.is_open;
+        if !expires
+            || machine.until() == NEVER
+            || machine.until() > *now.get_or_insert_with(|| self.settings.clock.now())
+        {
             return (None, Owed::NOTHING);
         }
         let (turn, owed) = self.expire_in(locked, machine, now.expect("read above"), BY_GETTER, mode);
@@ -194,30 +194,28 @@ impl<K> Shared<K> {
     /// [`report`](Self::report), by a getter: a panic of the observer must not keep a key from its holder, nor a wake-up from the next
     /// getter.
     pub(super) fn report_as_getter(&self, turn: Option<Expired>) {
-        if turn.is_some_and(|turn| contained(|| self.report(&turn)).is_none()) {
-            self.note_caught(1);
-        }
+        turn.into_iter().for_each(|turn| _ = self.contain(|| self.report(&turn)));
     }
 
     /// The work of the driver thread, or of its stand-in: wakes tasks (W5), adds the keys whose delays have expired, reports, and returns
     /// how long to park (I8). `state`: that of the thread.
-    pub(super) fn drive(&self, parker: &Parker, state: fn(&mut Hub) -> &mut State) -> NextStep {
-        self.wake_passed_by();
-        let now = self.clock.now(); // before: what has expired until now is added first
-        let (mut hub, until) = self.expire_all();
-        if hub.is_report_due(now) {
+    pub(super) fn drive(this: &Arc<Self>, parker: &Parker, state: fn(&mut Hub) -> &mut State) -> NextStep {
+        this.wake_passed_by();
+        let now = this.settings.clock.now(); // before: what has expired until now is added first
+        let (mut hub, until) = this.expire_all();
+        if this.is_report_due(now) {
             drop(hub);
-            self.report_if_due(now);
+            Self::report_if_due(this, now);
             return NextStep::Again;
         }
         let wake_at = hub.getters.wake_at;
-        if self.is_shutting_down() && wake_at.is_none() && hub.report_at == NEVER {
+        if this.is_shutting_down() && wake_at.is_none() && this.report_at() == NEVER {
             *state(&mut hub) = State::Absent;
             return NextStep::End;
         }
-        let until = until.min(hub.report_at);
+        let until = until.min(this.report_at());
         *state(&mut hub) = State::Parked { until, driver: parker.unparker() };
-        NextStep::Park(self.clock.instant(until).into_iter().chain(wake_at).min())
+        NextStep::Park(this.settings.clock.instant(until).into_iter().chain(wake_at).min())
     }
 
     /// Wakes the tasks that have passed by a busy shard, if it is time.
@@ -236,7 +234,7 @@ impl<K> Shared<K> {
     /// `false`: there is none, and no stand-in. Then the task has to wake itself.
     #[cold]
     pub(crate) fn wake_later(this: &Arc<Self>, task: Ticket) -> bool {
-        if this.driver == Driver::Manual {
+        if this.settings.driver == Driver::Manual {
             return false;
         }
         {
@@ -274,13 +272,13 @@ impl<K> Shared<K> {
     /// Adds the keys of a shard whose delays have expired, a batch at a time. Returns the next deadline.
     fn expire_shard(&self, locked: &Locked<K>) -> u64 {
         loop {
-            let now = self.clock.now();
+            let now = self.settings.clock.now();
             let until = locked.driver_until();
             if until > now.min(NEVER - 1) {
                 return until;
             }
             // A clock that is given does not say when the 100 µs are over.
-            let wait = self.clock.is_given();
+            let wait = self.settings.clock.is_given();
             let machine = if wait { Some(locked.lock()) } else { self.lock_unless_busy(locked) };
             let Some(machine) = machine else {
                 return now.saturating_add(nanos(BUSY));
@@ -328,6 +326,7 @@ impl<K> Drop for Shared<K> {
 mod tests {
     use super::*;
     use crate::machine::BATCH;
+    use crate::panics::contained;
     use crate::{Clock, Driver, WorkQueue};
     use std::future::Future;
     use std::time::{Duration, Instant};
@@ -549,7 +548,7 @@ mod tests {
         let queue = WorkQueue::builder().clock(clock).driver(Driver::Manual).build();
         (0..50).for_each(|key| _ = queue.add_after(key, Duration::from_secs(1)));
         time.advance(Duration::from_secs(1));
-        let now = queue.shared.clock.now();
+        let now = queue.shared.settings.clock.now();
         let shared = &queue.shared;
         let turn = shared.expire_batch(&shared.first, shared.first.lock(), now);
         assert_eq!(queue.shared.report(&turn), 50);

@@ -16,12 +16,12 @@ fn run<K>(weak: &Weak<Shared<K>>) {
     // Not the parker of the thread: a waker is foreign code that may park this thread, and would use up a wake-up of the driver.
     let parker = Parker::new();
     let Some(shared) = weak.upgrade() else { return };
-    let clock = shared.clock.clone();
+    let clock = shared.settings.clock.clone();
     drop(shared);
     let _subscription = ClockSubscription::new(&clock, &parker);
     while let Some(shared) = weak.upgrade() {
         // A panic, of an observer for example, has printed its message. The driver goes on, for the keys that expire later.
-        let next = catch_unwind(AssertUnwindSafe(|| shared.drive(&parker, |hub| &mut hub.driver)));
+        let next = catch_unwind(AssertUnwindSafe(|| Shared::drive(&shared, &parker, |hub| &mut hub.driver)));
         drop(shared);
         match next {
             Ok(NextStep::Park(until)) => parker.park(until),

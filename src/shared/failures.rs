@@ -18,13 +18,6 @@ use crate::panics::{Caught, contained};
 use equivalent::Equivalent;
 use std::hash::Hash;
 
-/// What a requeue does about the failures of its key.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Failures {
-    Keep,
-    Forget,
-}
-
 impl<K: Hash + Eq> Shared<K> {
     /// `forget`.
     pub(crate) fn forget<Q>(&self, key: &Q)
@@ -33,7 +26,7 @@ impl<K: Hash + Eq> Shared<K> {
     {
         // Dropped at the end: its drop may panic.
         let _removed = self.clear_failures(key);
-        if let Limiter::External(limiter) = &self.limiter {
+        if let Limiter::External(limiter) = &self.settings.limiter {
             limiter.forget(&key.to_owned().into());
         }
     }
@@ -43,7 +36,7 @@ impl<K: Hash + Eq> Shared<K> {
     where
         Q: Hash + Equivalent<K> + ToOwned<Owned: Into<K>> + ?Sized,
     {
-        let external = match &self.limiter {
+        let external = match &self.settings.limiter {
             Limiter::Inline(_) => 0,
             Limiter::External(limiter) => limiter.num_requeues(&key.to_owned().into()),
         };
@@ -56,7 +49,9 @@ impl<K> Shared<K> {
     /// The options, with the delay that an external limiter chooses. (An inline one chooses it under the lock.)
     #[inline]
     pub(crate) fn limited(&self, key: &K, mut options: AddOptions) -> AddOptions {
-        if let (true, Limiter::External(limiter)) = (options.rate_limited && !options.limiter_panicked, &self.limiter) {
+        if let (true, Limiter::External(limiter)) =
+            (options.rate_limited && !options.limiter_panicked, &self.settings.limiter)
+        {
             options = options.not_before(limiter.when(key));
         }
         options
@@ -65,7 +60,7 @@ impl<K> Shared<K> {
     /// Like [`limited`](Self::limited), for the holder of the key: it calls `done`, and then passes the limiter's panic on.
     #[inline]
     pub(crate) fn limited_held(&self, key: &K, options: &mut AddOptions) -> Caught {
-        match &self.limiter {
+        match &self.settings.limiter {
             Limiter::External(_) if options.rate_limited => {
                 let asked = *options;
                 *options = asked.without_limiter(); // if it panics
@@ -78,7 +73,7 @@ impl<K> Shared<K> {
     /// The limiter is foreign code.
     #[inline]
     pub(crate) fn has_external_limiter(&self) -> bool {
-        matches!(self.limiter, Limiter::External(_))
+        matches!(self.settings.limiter, Limiter::External(_))
     }
 
     /// Calls the limiter for the holder of a key. A panic is counted.
@@ -92,7 +87,7 @@ impl<K> Shared<K> {
 
     /// `num_requeues`, for the holder of the key.
     pub(crate) fn num_requeues_held(&self, claimed: &Claimed<K>) -> usize {
-        let Limiter::External(limiter) = &self.limiter else { return self.failures_held(claimed) };
+        let Limiter::External(limiter) = &self.settings.limiter else { return self.failures_held(claimed) };
         let external = limiter.num_requeues(claimed.key());
         // Read without the lock: with an external limiter, only holders of the key count failures here, and each does so before the next
         // holder gets the key. (A `forget` on another thread may clear them at any time.)
@@ -107,7 +102,7 @@ impl<K> Shared<K> {
     /// Has an external limiter forget a key. For the holder of the key: it calls `done`, and then passes the limiter's panic on.
     #[inline]
     pub(crate) fn limiter_forget(&self, key: &K) -> Caught {
-        match &self.limiter {
+        match &self.settings.limiter {
             Limiter::Inline(_) => Caught::NOTHING,
             Limiter::External(limiter) => self.call_limiter(|| limiter.forget(key)),
         }

@@ -162,17 +162,13 @@ impl<K> Shared<K> {
         if self.others.is_empty() {
             self.take_many_from_first(max, each);
         } else {
+            // `choose` may have passed by a shard that is busy.
+            let any = || match self.visit_all(Visit::Last).found {
+                Some(Wait::Item(taken)) => Some(taken),
+                _ => None,
+            };
             // One by one, so that each shard has its turn (P18).
-            (0..max).map_while(|_| self.choose().or_else(|| self.take_any())).for_each(&mut each);
-        }
-    }
-
-    /// Takes a key, after [`choose`](Self::choose) has found none: it may have passed by a shard that is busy.
-    #[cold]
-    fn take_any(&self) -> Option<Taken<K>> {
-        match self.visit_all(Visit::Last).found {
-            Some(Wait::Item(taken)) => Some(taken),
-            _ => None,
+            (0..max).map_while(|_| self.choose().or_else(any)).for_each(&mut each);
         }
     }
 

@@ -39,6 +39,7 @@ pub(super) const BUSY: Duration = Duration::from_micros(model_const(100, 0) as u
 const PER_WAKE: usize = model_const(64, 2);
 
 /// Getters that wait.
+#[derive(Default)]
 pub(super) struct Getters {
     pub(super) waiters: WaitList,
     /// The number of threads that were taken off the list to be woken, and have not arrived since.
@@ -61,19 +62,6 @@ pub(super) struct Getters {
 }
 
 impl Getters {
-    pub(super) fn new() -> Self {
-        Self {
-            waiters: WaitList::default(),
-            waking: 0,
-            woken_at: None,
-            handed_out_at_park: 0,
-            keys_come_fast: false,
-            owing: BTreeSet::new(),
-            passed_by: Vec::new(),
-            wake_at: None,
-        }
-    }
-
     /// Puts a getter that was woken in vain back to its position (W1). `owing`: it has passed by a busy shard, and still counts as woken when
     /// it arrives again.
     pub(super) fn put_back(&mut self, ticket: Ticket, waiter: Waiter, owing: bool) {

@@ -17,7 +17,6 @@
 
 use super::getters::Getters;
 use super::waiters::{DirtyWaiters, LifeCycle};
-use crate::machine::NEVER;
 use crate::sync::{AtomicU8, Mutex, MutexGuard, Ordering};
 use crate::time::driver::State;
 use crate::wait::WakeList;
@@ -25,6 +24,7 @@ use crate::workers::group::AllRuns;
 use std::ops::{Deref, DerefMut};
 
 /// What the hub's lock guards.
+#[derive(Default)]
 pub(super) struct Hub {
     pub(super) getters: Getters,
     pub(super) life_cycle: LifeCycle,
@@ -34,8 +34,6 @@ pub(super) struct Hub {
     pub(super) stand_in: State,
     /// The number of deadlines that calls have told the hub of: see [`driver`](super::driver).
     pub(super) deadlines_told: u64,
-    /// When the driver reports next: see [`reports`](super::reports).
-    pub(super) report_at: u64,
     pub(super) counts: RareCounts,
     pub(super) runs: AllRuns,
 }
@@ -46,22 +44,6 @@ pub(super) struct RareCounts {
     pub(super) panics: u64,
     pub(super) caught_panics: u64,
     pub(super) driver_failures: u64,
-}
-
-impl Hub {
-    pub(super) fn new() -> Self {
-        Self {
-            getters: Getters::new(),
-            life_cycle: LifeCycle::default(),
-            dirty_waiters: DirtyWaiters::default(),
-            driver: State::Absent,
-            stand_in: State::Absent,
-            deadlines_told: 0,
-            report_at: NEVER,
-            counts: RareCounts::default(),
-            runs: AllRuns::default(),
-        }
-    }
 }
 
 /// Conditions that send a hot call to its slow path, as bits. They hold for few queues, or only from time to time.

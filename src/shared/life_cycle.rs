@@ -10,29 +10,33 @@ use std::task::Waker;
 impl<K> Shared<K> {
     /// Refuses adds from here on; a getter that finds no queued key learns that the queue is shut down (P6, I7). Releases drains (P7).
     pub(crate) fn shut_down(&self) {
-        {
-            let mut hub = self.hub();
-            hub.life_cycle.released += 1;
-            hub.begin_shut_down();
-            hub.wake_all_drainers();
-        }
-        self.pass_all();
+        self.close(true);
     }
 
     /// Shuts down. Returns what to wait for.
     pub(crate) fn begin_drain(&self) -> WaitGoal {
-        let released = {
-            let mut hub = self.hub();
-            hub.begin_shut_down();
-            hub.life_cycle.released
-        };
-        self.pass_all();
-        WaitGoal::Drained { released }
+        WaitGoal::Drained { released: self.close(false) }
     }
 
-    /// Enters each shard once: after this, every critical section sees that adds are refused (I7). Delays no longer count, so an idle wait
-    /// may be over: wakes waiters of a shard that has no queued or processing keys.
-    fn pass_all(&self) {
+    /// Wakes all getters, the driver, the tasks that wait for the shut-down and, if it `releases` them, all drains and idle waits.
+    ///
+    /// Then enters each shard once: after this, every critical section sees that adds are refused (I7). Delays no longer count, so an idle
+    /// wait may be over: wakes waiters of a shard that has no queued or processing keys.
+    fn close(&self, releases: bool) -> u64 {
+        let mut hub = self.hub();
+        hub.set(Flags::SHUT_DOWN, true);
+        hub.wake_all_getters();
+        let shut_down_waiters = hub.life_cycle.shut_down_waiters.take_all();
+        hub.wakes.append(shut_down_waiters);
+        let driver = hub.driver.wake();
+        hub.wakes.extend(driver);
+        if releases {
+            hub.life_cycle.released += 1;
+            let drainers = hub.life_cycle.take_drainers();
+            hub.wakes.append(drainers);
+        }
+        let released = hub.life_cycle.released;
+        drop(hub);
         for locked in self.all() {
             let mut machine = locked.lock();
             let owed = machine.shut_down(); // changes nothing that is published
@@ -40,6 +44,7 @@ impl<K> Shared<K> {
                 self.settle(locked, machine, owed);
             }
         }
+        released
     }
 
     /// Whether the queue is shutting down. If not, puts the task on the list, for the shut-down to wake it, and sets `ticket`.
@@ -58,25 +63,9 @@ fn shut_down_waiters(hub: &mut Hub) -> &mut WaitList {
 }
 
 impl HubGuard<'_> {
-    /// Refuses adds from here on (I7). Wakes all getters, the driver, and the tasks that wait for the shut-down.
-    fn begin_shut_down(&mut self) {
-        self.set(Flags::SHUT_DOWN, true);
-        self.wake_all_getters();
-        let shut_down_waiters = self.life_cycle.shut_down_waiters.take_all();
-        self.wakes.append(shut_down_waiters);
-        let driver = self.driver.wake();
-        self.wakes.extend(driver);
-    }
-
     /// Wakes all getters.
     pub(super) fn wake_all_getters(&mut self) {
         let getters = self.getters.take_all();
         self.wakes.append(getters);
-    }
-
-    /// Wakes all drains and idle waits.
-    pub(super) fn wake_all_drainers(&mut self) {
-        let drainers = self.life_cycle.take_drainers();
-        self.wakes.append(drainers);
     }
 }

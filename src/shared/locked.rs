@@ -16,7 +16,7 @@ pub(super) struct Locked<K> {
     /// The number of critical sections so far.
     #[cfg(keyqueue_steps)]
     steps: std::sync::atomic::AtomicU64,
-    /// The number of times that the lock was taken or tried.
+    /// The number of times that the lock was taken, or tried without waiting.
     #[cfg(all(test, not(loom)))]
     pub(super) looks: AtomicUsize,
     /// If not 0, a getter that does not wait finds the lock held, but at every look whose number this divides.
@@ -24,21 +24,9 @@ pub(super) struct Locked<K> {
     pub(super) held_unless: AtomicUsize,
 }
 
-/// Whether a getter stays with a shard. A hint: which shard a getter chooses depends on it, and nothing else.
-pub(super) enum Stay {
-    Free,
-    /// A getter does. Others pass by, this many more times.
-    Taken {
-        passes: usize,
-    },
-}
-
 /// How many times getters pass by the oldest shard because another getter stays with it, before they join it; and how many times they pass
 /// by a shard because its lock is held, before one waits for it.
 pub(super) const PASSES: usize = 4;
-
-/// `Stay::Free`. Any higher number is one more than the number of passes.
-const FREE: usize = 0;
 
 /// The shards whose locks a getter has found held, as bits: it passes by them (P21).
 #[derive(Default)]
@@ -63,6 +51,7 @@ impl Busy {
 }
 
 /// What other threads read without the lock. Written under the lock.
+#[derive(Default)]
 struct Published {
     /// The number of queued keys that a getter may take.
     len: AtomicUsize,
@@ -71,7 +60,7 @@ struct Published {
     /// A time before the push of the first of them, or of the next push if there is none, in a queue with several shards; and its
     /// priority: [`Front`], as a number.
     front: AtomicU64,
-    /// [`Stay`], as a number. Written without the lock.
+    /// 0, or one more than [`stay`](Locked::stay). Written without the lock.
     stay: AtomicUsize,
     /// How many more times getters pass by because the lock is held. Written without the lock.
     lock_passes: AtomicUsize,
@@ -116,14 +105,11 @@ impl<K> Locked<K> {
             index,
             machine: CachePadded::new(machine),
             published: CachePadded::new(Published {
-                len: AtomicUsize::new(0),
-                total: AtomicUsize::new(0),
-                front: AtomicU64::new(0),
-                stay: AtomicUsize::new(FREE),
                 lock_passes: AtomicUsize::new(PASSES),
                 driver_until: AtomicU64::new(NEVER),
+                ..Published::default()
             }),
-            buckets: CachePadded::new((AtomicUsize::new(0), AtomicUsize::new(0))),
+            buckets: CachePadded::default(),
             #[cfg(keyqueue_steps)]
             steps: std::sync::atomic::AtomicU64::new(0),
             #[cfg(all(test, not(loom)))]
@@ -136,12 +122,7 @@ impl<K> Locked<K> {
     /// Takes the lock. A caller that makes a step ends with [`leave`](super::Shared::leave).
     #[inline]
     pub(super) fn lock(&self) -> MutexGuard<'_, Machine<K>> {
-        #[cfg(all(test, not(loom)))]
-        self.looks.fetch_add(1, Ordering::Relaxed);
-        let machine = self.machine.lock();
-        self.check(&machine);
-        self.number();
-        machine
+        self.begin(self.machine.lock())
     }
 
     #[inline]
@@ -170,12 +151,16 @@ impl<K> Locked<K> {
     /// The lock, for a caller that passes by a shard that is busy for longer than a critical section takes (P21).
     #[inline]
     pub(super) fn lock_briefly(&self) -> Option<MutexGuard<'_, Machine<K>>> {
+        self.machine.lock_briefly().map(|machine| self.begin(machine))
+    }
+
+    #[inline(always)]
+    fn begin<'l>(&self, machine: MutexGuard<'l, Machine<K>>) -> MutexGuard<'l, Machine<K>> {
         #[cfg(all(test, not(loom)))]
         self.looks.fetch_add(1, Ordering::Relaxed);
-        let machine = self.machine.lock_briefly()?;
         self.check(&machine);
         self.number();
-        Some(machine)
+        machine
     }
 
     /// In a debug build: each critical section before has published what it has changed. (Not under loom, which would try every order of
@@ -258,33 +243,24 @@ impl<K> Locked<K> {
         Front(self.published.front.load(Ordering::Relaxed) as i64) // Relaxed: see `len`
     }
 
-    /// Whether a getter stays with this shard.
+    /// If a getter stays with this shard: how many more times others pass by. A hint: which shard a getter chooses depends on it, and
+    /// nothing else.
     #[inline]
-    pub(super) fn stay(&self) -> Stay {
+    pub(super) fn stay(&self) -> Option<usize> {
         // loom: as above. Relaxed, here and below: a hint.
-        match if cfg!(loom) { FREE } else { self.published.stay.load(Ordering::Relaxed) } {
-            FREE => Stay::Free,
-            taken => Stay::Taken { passes: taken - 1 },
-        }
+        if cfg!(loom) { None } else { self.published.stay.load(Ordering::Relaxed).checked_sub(1) }
     }
 
     /// A getter is about to stay with this shard, which was free. Returns whether it still is: two getters may come at a time.
-    pub(super) fn begin_stay(&self, passes: usize) -> bool {
+    pub(super) fn begin_stay(&self) -> bool {
         let stay = &self.published.stay;
-        cfg!(loom) || stay.compare_exchange(FREE, passes + 1, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        cfg!(loom) || stay.compare_exchange(0, PASSES + 1, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
-    /// A getter passes by this shard.
-    pub(super) fn set_passes(&self, left: usize) {
+    /// A getter passes by this shard, or goes to another one.
+    pub(super) fn set_stay(&self, stay: Option<usize>) {
         if !cfg!(loom) {
-            self.published.stay.store(left + 1, Ordering::Relaxed);
-        }
-    }
-
-    /// A getter goes to another shard.
-    pub(super) fn end_stay(&self) {
-        if !cfg!(loom) {
-            self.published.stay.store(FREE, Ordering::Relaxed);
+            self.published.stay.store(stay.map_or(0, |passes| passes + 1), Ordering::Relaxed);
         }
     }
 

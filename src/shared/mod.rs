@@ -72,7 +72,6 @@ mod waiters;
 pub(crate) use add::Wakeups;
 pub(crate) use drain::WaitGoal;
 pub(crate) use driver_thread::start_driver_thread;
-pub(crate) use failures::Failures;
 pub(crate) use get::Wait;
 pub(crate) use settings::{Limiter, MAX_SHARDS, Order, Settings};
 pub(crate) use state::Shared;

@@ -13,29 +13,30 @@
 //! itself.
 
 use super::Shared;
-use super::hub::Hub;
 use crate::machine::NEVER;
-use crate::sync::{Ordering, model_const};
+use crate::sync::{Arc, Ordering, model_const};
 use crate::time::driver::Driver;
-use crate::time::nanos;
-use std::time::Duration;
 
 /// The least interval. (In the models a time that is one step away has come at the next look.)
-const LEAST: Duration = Duration::from_nanos(model_const(1_000_000, 1) as u64);
-
-impl Hub {
-    pub(super) fn is_report_due(&self, now: u64) -> bool {
-        self.report_at <= now && self.report_at != NEVER
-    }
-}
+const LEAST: u64 = model_const(1_000_000, 1) as u64;
 
 impl<K> Shared<K> {
+    /// When the next report is due. `NEVER`: none is scheduled.
+    #[inline]
+    pub(super) fn report_at(&self) -> u64 {
+        self.report_at.load(Ordering::Relaxed) // Relaxed: the hub's lock, or that of a shard, orders it, see above
+    }
+
+    /// Read under the hub's lock.
+    pub(super) fn is_report_due(&self, now: u64) -> bool {
+        self.report_at() <= now && self.report_at() != NEVER
+    }
+
     /// An add was accepted: if no report is scheduled, schedules one, and wakes the driver or asks for it. The caller then calls
     /// [`ensure_driver`](Self::ensure_driver).
     pub(super) fn expect_report(&self) {
-        // Relaxed, here and below: the lock of a shard orders it, see above.
-        if self.report_interval.is_some() && !self.report_scheduled.load(Ordering::Relaxed) {
-            self.schedule_report(self.clock.now());
+        if self.report_interval != NEVER && self.report_at() == NEVER {
+            self.schedule_report(self.settings.clock.now());
         }
     }
 
@@ -43,38 +44,37 @@ impl<K> Shared<K> {
     #[cold]
     fn schedule_report(&self, now: u64) {
         let mut hub = self.hub();
-        if self.report_scheduled.load(Ordering::Relaxed) {
+        if self.report_at() != NEVER {
             return;
         }
-        let interval = self.report_interval.map_or(NEVER, |interval| nanos(interval.max(LEAST)));
-        hub.report_at = now.saturating_add(interval);
-        self.report_scheduled.store(true, Ordering::Relaxed);
+        let at = now.saturating_add(self.report_interval.max(LEAST));
+        self.report_at.store(at, Ordering::Relaxed); // Relaxed: see `report_at`
         // Else `turn` looks by itself.
-        if self.driver != Driver::Manual {
-            let called = hub.call_driver(hub.report_at);
+        if self.settings.driver != Driver::Manual {
+            let called = hub.call_driver(at);
             hub.wakes.append(called);
         }
     }
 
     /// Reports, if that is due now. Schedules the next report if keys are left: after the shut-down, delayed keys no longer count.
     #[cold]
-    pub(super) fn report_if_due(&self, now: u64) {
+    pub(super) fn report_if_due(this: &Arc<Self>, now: u64) {
         {
-            let mut hub = self.hub();
-            if !hub.is_report_due(now) {
+            let _hub = this.hub();
+            if !this.is_report_due(now) {
                 return;
             }
-            hub.report_at = NEVER;
-            self.report_scheduled.store(false, Ordering::Relaxed);
+            this.report_at.store(NEVER, Ordering::Relaxed); // Relaxed: see `report_at`
         }
-        let metrics = self.metrics();
+        let metrics = this.metrics();
         let stats = &metrics.stats;
         let delayed = if stats.shutting_down { 0 } else { stats.delayed };
         // Before the observer is called, which may panic.
         if stats.len + stats.processing + delayed > 0 {
-            self.schedule_report(now);
+            this.schedule_report(now);
+            Self::ensure_driver(this); // the driver thread may have ended meanwhile, as it found none scheduled
         }
-        self.tell(|observer| observer.report(&self.name, &metrics));
+        this.tell(|observer| observer.report(&this.settings.name, &metrics));
     }
 }
 
@@ -82,9 +82,9 @@ impl<K> Shared<K> {
 mod tests {
     use crate::observe::{Metrics, Observer};
     use crate::shared::Shared;
-    use crate::sync::Arc;
-    use crate::time::driver::State;
-    use crate::{Clock, WorkQueue};
+    use crate::sync::{Arc, Parker};
+    use crate::time::driver::{NextStep, State};
+    use crate::{Added, Clock, WorkQueue};
     use std::sync::mpsc::{self, Sender};
     use std::time::{Duration, Instant};
 
@@ -175,6 +175,86 @@ mod tests {
             queue.shut_down();
             assert!(getter.join().unwrap());
         });
+    }
+
+    /// While no thread can be started, turns report, alone or beside a getter that stands in: one of them, once in each interval.
+    #[test]
+    fn turns_report_in_place_of_the_driver() {
+        for stands_in in [false, true] {
+            let start: fn(&Arc<Shared<u8>>) -> std::io::Result<()> = |_| Err(std::io::ErrorKind::WouldBlock.into());
+            let (clock, time) = Clock::mock();
+            let (send, reports) = mpsc::channel();
+            let queue = WorkQueue::builder().clock(clock).observer(Reports(send)).build_with(start);
+            queue.add(1);
+            let mut item = queue.try_get().ok();
+            std::thread::scope(|scope| {
+                let getter = stands_in.then(|| scope.spawn(|| queue.get().is_none()));
+                wait_until(|| matches!(queue.shared.hub().stand_in, State::Parked { .. }) == stands_in);
+                for processing in [1, 1, 1, 0] {
+                    if processing == 0 {
+                        item = None;
+                    }
+                    time.advance(INTERVAL);
+                    queue.turn();
+                    assert_eq!((reports.recv_timeout(LONG), item.is_some()), (Ok(processing), processing == 1));
+                }
+                queue.shut_down();
+                assert!(getter.is_none_or(|getter| getter.join().unwrap()));
+            });
+            assert!(reports.try_recv().is_err());
+        }
+    }
+
+    /// A turn reports, and makes the queue quiet before it reads the numbers. The driver thread looks in between, after the shut-down, and
+    /// ends. As a key is left, the turn schedules the next report, and starts the thread again.
+    #[test]
+    fn a_report_by_a_turn_starts_a_driver_that_has_ended_meanwhile() {
+        use std::sync::Barrier;
+        use std::sync::atomic::{AtomicUsize, Ordering};
+        static STARTS: AtomicUsize = AtomicUsize::new(0);
+        static STEPS: [Barrier; 2] = [const { Barrier::new(2) }; 2];
+        struct Stops(Reports);
+        impl Observer for Stops {
+            fn added(&self, _: Added) {
+                if std::thread::current().name() == Some("turns") {
+                    STEPS.iter().for_each(|step| _ = step.wait());
+                }
+            }
+            fn report(&self, name: &str, metrics: &Metrics) {
+                self.0.report(name, metrics);
+            }
+            fn interval(&self) -> Option<Duration> {
+                self.0.interval()
+            }
+        }
+        // This thread makes the steps of the driver.
+        let start: fn(&Arc<Shared<u8>>) -> std::io::Result<()> = |_| {
+            STARTS.fetch_add(1, Ordering::SeqCst);
+            Ok(())
+        };
+        let (clock, time) = Clock::mock();
+        let (send, reports) = mpsc::channel();
+        let queue = WorkQueue::builder().clock(clock).observer(Stops(Reports(send))).build_with(start);
+        queue.add(0);
+        let _item = queue.get().unwrap();
+        queue.add_after(1, INTERVAL);
+        time.advance(INTERVAL);
+        std::thread::scope(|scope| {
+            let turn = std::thread::Builder::new().name("turns".into());
+            let turn = turn.spawn_scoped(scope, || queue.turn()).unwrap();
+            STEPS[0].wait(); // it has visited the shard
+            queue.shut_down();
+            let before_the_numbers = queue.shared.first.lock();
+            STEPS[1].wait();
+            wait_until(|| queue.shared.report_at() == u64::MAX);
+            let next = Shared::drive(&queue.shared, &Parker::new(), |hub| &mut hub.driver);
+            assert!(matches!(next, NextStep::End));
+            drop(before_the_numbers);
+            assert_eq!(turn.join().unwrap(), 1);
+        });
+        assert_eq!(reports.try_recv(), Ok(1));
+        assert_eq!(STARTS.load(Ordering::SeqCst), 2);
+        assert!(!queue.shared.is_driver_missing());
     }
 
     /// The thread cannot be started when the first key is added. A later call starts it, although there is no delay.

@@ -96,7 +96,7 @@ impl<K> Shared<K> {
     /// Reads the clock for a key that became dirty.
     #[inline(never)]
     fn tell_time(&self, machine: &mut Machine<K>) {
-        machine.times().into_iter().for_each(|times| times.dirty_at(self.clock.now_coarse()));
+        machine.times().into_iter().for_each(|times| times.dirty_at(self.settings.clock.now_coarse()));
     }
 
     /// Takes out the waiters that are owed a wake-up, while the lock is held, which orders them with those who come (W2). Then unlocks,
@@ -109,7 +109,7 @@ impl<K> Shared<K> {
         if owed.has(Owed::DEADLINE) {
             locked.set_driver_until(machine.until());
             // `turn` looks by itself; or the delay can be taken, and does not expire.
-            calls_driver = self.driver != Driver::Manual && !flags.has(Flags::SHUT_DOWN);
+            calls_driver = self.settings.driver != Driver::Manual && !flags.has(Flags::SHUT_DOWN);
             if !calls_driver && owed == Owed::only_if(true, Owed::DEADLINE) {
                 return;
             }

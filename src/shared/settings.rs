@@ -64,21 +64,16 @@ impl<K> Default for Order<K> {
     }
 }
 
-/// The functions of a queue with groups.
-pub(super) struct Groups<K> {
-    hash_of: HashOf<K>,
-    weight_of: Option<WeightOf<K>>,
-}
-
-impl<K> Groups<K> {
-    pub(super) fn new(group_of: Option<HashOf<K>>, weight_of: Option<WeightOf<K>>) -> Option<Box<Self>> {
-        group_of.map(|hash_of| Box::new(Self { hash_of, weight_of }))
+impl<K> Order<K> {
+    /// Keys have groups.
+    pub(super) fn has_groups(&self) -> bool {
+        self.group_of.is_some()
     }
 
-    /// Asks for the group of a key. Not under the lock (P17).
+    /// Asks for the group of a key, if keys have groups. Not under the lock (P17).
     #[cold]
     pub(super) fn ask(&self, key: &K, hasher: &RandomState) -> Group {
-        let hash = (self.hash_of)(key, hasher);
+        let hash = self.group_of.as_ref().map_or(0, |group| group(key, hasher));
         let weight = self.weight_of.as_ref().map_or(1, |weight| weight(key));
         Group { hash, weight: weight.clamp(1, MAX_WEIGHT) as u16 }
     }

@@ -20,6 +20,15 @@ fn since(time: u64, now: u64) -> Duration {
     Duration::from_nanos(now.saturating_sub(time))
 }
 
+/// Critical sections of one shard: each returns where the next one goes on.
+pub(super) fn in_steps(mut step: impl FnMut(usize) -> Option<usize>) {
+    let mut from = Some(0);
+    while let Some(at) = from {
+        from = step(at);
+        give_way();
+    }
+}
+
 impl<K> Shared<K> {
     /// Looks at the keys of a shard, and collects what `each` says of them under the lock.
     fn look_at<T>(
@@ -29,18 +38,16 @@ impl<K> Shared<K> {
         found: &mut Vec<T>,
         mut each: impl FnMut(View<'_, K>) -> Option<T>,
     ) {
-        let mut from = Some(0);
-        while let Some(at) = from {
+        in_steps(|at| {
             found.reserve(AT_ONCE); // here, so that the critical section does not allocate
-            from = locked.lock().look(at, which, |view| found.extend(each(view)));
-            give_way();
-        }
+            locked.lock().look(at, which, |view| found.extend(each(view)))
+        });
     }
 
     /// The time, for a call that computes ages. Read under the lock, so that no key has started later.
     fn begin_ages(&self, locked: &Locked<K>) -> u64 {
         let mut machine = locked.lock();
-        let now = self.clock.now();
+        let now = self.settings.clock.now();
         machine.begin_ages(now);
         now
     }
@@ -54,7 +61,7 @@ impl<K> Shared<K> {
                 locked.lock().times().iter().flat_map(|times| times.durations.priorities()).collect();
             priorities.into_iter().for_each(|priority| _ = metrics.level(Priority(priority)));
             let mut machine = locked.lock();
-            metrics.stats.add_shard(&self.stats_of(&mut machine));
+            self.add_shard(&mut metrics.stats, &mut machine);
             machine.add_levels(&mut lens);
             if let Some(times) = machine.times() {
                 metrics.work_duration.add(times.durations.worked());
@@ -88,37 +95,37 @@ impl<K> Shared<K> {
 
     pub(crate) fn stats(&self) -> Stats {
         let mut stats = Stats::default();
-        self.all().for_each(|locked| stats.add_shard(&self.stats_of(&mut locked.lock())));
+        self.all().for_each(|locked| self.add_shard(&mut stats, &mut locked.lock()));
         self.add_hub(&mut stats);
         stats
     }
 
-    /// The numbers of a shard.
-    fn stats_of(&self, machine: &mut Machine<K>) -> Stats {
-        let now = self.clock.now();
+    /// Adds the numbers of a shard.
+    fn add_shard(&self, stats: &mut Stats, machine: &mut Machine<K>) {
+        let now = self.settings.clock.now();
         let (counts, ages) = (machine.counts, machine.ages(now));
-        Stats {
-            len: machine.len(),
-            processing: machine.processing(),
-            delayed: machine.delayed(),
-            failing: machine.failing(),
-            pushed: counts.pushed,
-            coalesced: counts.coalesced,
-            deferred: counts.deferred,
-            rejected: counts.rejected,
-            handed_out: counts.handed_out,
-            delays: counts.delays,
-            expired: counts.expired,
-            retries: counts.retries,
-            failures: counts.failures,
-            given_up: counts.given_up,
-            taken: counts.taken,
-            next_deadline: machine.next_deadline().map(|at| time_left(at, now)),
-            unfinished_work: ages.map(|ages| Duration::from_nanos(ages.unfinished_work)),
-            longest_running: ages.and_then(|ages| ages.longest_running).map(Duration::from_nanos),
-            oldest_queued: ages.and_then(|ages| ages.oldest_queued).map(Duration::from_nanos),
-            ..Stats::default()
-        }
+        stats.len += machine.len();
+        stats.processing += machine.processing();
+        stats.delayed += machine.delayed();
+        stats.failing += machine.failing();
+        stats.pushed += counts.pushed;
+        stats.coalesced += counts.coalesced;
+        stats.deferred += counts.deferred;
+        stats.rejected += counts.rejected;
+        stats.handed_out += counts.handed_out;
+        stats.delays += counts.delays;
+        stats.expired += counts.expired;
+        stats.retries += counts.retries;
+        stats.failures += counts.failures;
+        stats.given_up += counts.given_up;
+        stats.taken += counts.taken;
+        let next_deadline = machine.next_deadline().map(|at| time_left(at, now));
+        stats.next_deadline = [stats.next_deadline, next_deadline].into_iter().flatten().min();
+        let Some(ages) = ages else { return };
+        let unfinished = Duration::from_nanos(ages.unfinished_work);
+        stats.unfinished_work = Some(stats.unfinished_work.unwrap_or_default().saturating_add(unfinished));
+        stats.longest_running = stats.longest_running.max(ages.longest_running.map(Duration::from_nanos));
+        stats.oldest_queued = stats.oldest_queued.max(ages.oldest_queued.map(Duration::from_nanos));
     }
 
     fn add_hub(&self, stats: &mut Stats) {
@@ -158,19 +165,17 @@ impl<K> Shared<K> {
 
     /// `shrink_to_fit`, in many short critical sections.
     pub(crate) fn shrink(&self) {
-        if let Limiter::External(limiter) = &self.limiter {
+        if let Limiter::External(limiter) = &self.settings.limiter {
             limiter.shrink_to_fit();
         }
         self.hub().getters.shrink();
         for locked in self.all() {
-            let mut from = Some(0);
-            while let Some(at) = from {
+            in_steps(|at| {
                 let mut machine = locked.lock();
-                let owed;
-                (from, owed) = machine.shrink(at);
+                let (next, owed) = machine.shrink(at);
                 self.leave(locked, machine, owed, self.mode());
-                give_way();
-            }
+                next
+            });
         }
     }
 }
@@ -206,22 +211,21 @@ impl<K: Clone> Shared<K> {
             });
         }
         keys.sort_by_key(|&((deadline, _), _)| deadline);
-        let now = self.clock.now();
+        let now = self.settings.clock.now();
         keys.into_iter().map(|((deadline, priority), key)| DelayedKey::new(key, deadline, priority, now)).collect()
     }
 
     /// `groups`.
     pub(crate) fn groups(this: &Arc<Self>) -> Vec<GroupStats<K>> {
-        if this.groups.is_none() {
+        if !this.settings.order.has_groups() {
             return Vec::new();
         }
         let mut groups = HashMap::<u64, (usize, GroupStats<K>)>::new();
         for (shard, locked) in this.all().enumerate() {
             let now = this.begin_ages(locked);
-            let mut from = Some(0);
-            while let Some(at) = from {
+            in_steps(|at| {
                 groups.reserve(AT_ONCE); // as in `look_at`
-                from = locked.lock().look(at, Which::Active, |view| {
+                locked.lock().look(at, Which::Active, |view| {
                     let (of, handed_out) = view.group();
                     let (latest, group) = groups.entry(of.hash).or_insert_with(|| {
                         let key = view.key().clone();
@@ -236,9 +240,8 @@ impl<K: Clone> Shared<K> {
                         group.queued += 1;
                         group.oldest = group.oldest.max(view.queued_at().map(|queued_at| since(queued_at, now)));
                     }
-                });
-                give_way();
-            }
+                })
+            });
         }
         let mut groups: Vec<_> = groups.into_iter().collect();
         groups.sort_unstable_by_key(|&(hash, _)| hash); // not in the order of the map, which differs each time (P27)

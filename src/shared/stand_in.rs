@@ -18,7 +18,6 @@
 
 use super::Shared;
 use super::hub::{Hub, HubGuard};
-use crate::panics::contained;
 use crate::sync::{Arc, Parker};
 use crate::time::driver::{ClockSubscription, NextStep, State};
 use crate::wait::Waiter;
@@ -42,16 +41,15 @@ impl<'s, K> Parking<'s, K> {
             return parker.park(deadline);
         }
         Shared::ensure_driver(self.shared);
-        let _subscription = ClockSubscription::new(&self.shared.clock, parker);
+        let _subscription = ClockSubscription::new(&self.shared.settings.clock, parker);
         // The thread is on a list: an observer that panics must not make it leave without its wake-up.
-        match contained(|| self.shared.drive(parker, |hub| &mut hub.stand_in)) {
+        match self.shared.contain(|| Shared::drive(self.shared, parker, |hub| &mut hub.stand_in)) {
             Some(NextStep::Park(until)) => parker.park(deadline.into_iter().chain(until).min()),
-            Some(NextStep::Again) => {}
+            Some(NextStep::Again) | None => {}
             Some(NextStep::End) => {
                 self.stands_in = false;
                 parker.park(deadline);
             }
-            None => self.shared.note_caught(1),
         }
     }
 

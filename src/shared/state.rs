@@ -2,40 +2,30 @@
 
 use super::hub::{Flags, Hub, HubGuard};
 use super::locked::Locked;
-use super::settings::{Groups, Limiter, Settings};
-use crate::OnPanic;
+use super::settings::{Limiter, Settings};
 use crate::key::Hash as KeyHash;
-use crate::machine::{Claimed, Machine};
+use crate::machine::{Claimed, Machine, NEVER};
 use crate::observe::Observer;
 use crate::order::AnyOrder;
+use crate::panics::contained;
 use crate::random::Numbers;
-use crate::sync::{Arc, AtomicBool, AtomicU8, AtomicUsize, Mutex, Ordering, counted_stamp, hasher, next_id, stamp};
-use crate::time::clock::Clock;
-use crate::time::driver::Driver;
+use crate::sync::{Arc, AtomicU8, AtomicU64, AtomicUsize, Mutex, Ordering, counted_stamp, hasher, next_id, stamp};
+use crate::time::nanos;
 use crate::workers::group::AllRuns;
 use ahash::RandomState;
 use crossbeam_utils::CachePadded;
 use std::hash::Hash;
 use std::panic::{RefUnwindSafe, UnwindSafe};
-use std::time::Duration;
 
 /// What all handles of one queue share.
 pub(crate) struct Shared<K> {
-    pub(crate) name: Box<str>,
+    pub(crate) settings: Settings<K>,
     /// No other queue of the process has it: for the cursors of threads.
     pub(super) id: u64,
-    pub(crate) clock: Clock,
-    pub(super) driver: Driver,
-    pub(crate) on_panic: Option<OnPanic>,
-    pub(super) limiter: Limiter<K>,
-    /// Lower priorities wait while higher ones have keys.
-    pub(super) strict: bool,
-    pub(super) groups: Option<Box<Groups<K>>>,
-    observer: Option<Box<dyn Observer>>,
-    /// That of the observer: see [`reports`](super::reports).
-    pub(super) report_interval: Option<Duration>,
-    /// A report is scheduled: adds have nothing to do. Written under the hub's lock.
-    pub(super) report_scheduled: AtomicBool,
+    /// That of the observer, in nanoseconds: see [`reports`](super::reports).
+    pub(super) report_interval: u64,
+    /// When the driver reports next. Written under the hub's lock.
+    pub(super) report_at: AtomicU64,
     /// Starts the driver thread. A pointer, made where `K` is known to be `Send` and `Sync`.
     pub(super) start: fn(&Arc<Self>) -> std::io::Result<()>,
     pub(super) hasher: RandomState,
@@ -57,8 +47,14 @@ impl<K: RefUnwindSafe> UnwindSafe for Shared<K> {}
 impl<K: RefUnwindSafe> RefUnwindSafe for Shared<K> {}
 
 impl<K: Hash + Eq> Shared<K> {
-    pub(crate) fn new(settings: Settings<K>, start: fn(&Arc<Self>) -> std::io::Result<()>) -> Self {
-        let Settings { shards, clock, observer, mut limiter, order, .. } = settings;
+    pub(crate) fn new(mut settings: Settings<K>, start: fn(&Arc<Self>) -> std::io::Result<()>) -> Self {
+        let numbers = settings.seed.map(Numbers::new);
+        let hasher = numbers.as_ref().map_or_else(hasher, Numbers::hasher);
+        if let (Some(numbers), Limiter::External(limiter)) = (numbers, &mut settings.limiter) {
+            limiter.reseed(numbers.next());
+        }
+        let Settings { shards, clock, observer, order, .. } = &settings;
+        let (shards, interval) = (*shards, observer.as_ref().and_then(|observer| observer.interval()));
         let flags = [
             (settings.measure || observer.is_some(), Flags::MEASURED),
             (observer.is_some(), Flags::OBSERVED),
@@ -69,11 +65,6 @@ impl<K: Hash + Eq> Shared<K> {
         let measured = flags.has(Flags::MEASURED);
         if measured {
             clock.calibrate();
-        }
-        let numbers = settings.seed.map(Numbers::new);
-        let hasher = numbers.as_ref().map_or_else(hasher, Numbers::hasher);
-        if let (Some(numbers), Limiter::External(limiter)) = (numbers, &mut limiter) {
-            limiter.reseed(numbers.next());
         }
         let stamp: fn() -> u64 = if clock.is_given() { counted_stamp } else { stamp };
         let stamp = (shards > 1).then_some(stamp);
@@ -93,24 +84,17 @@ impl<K: Hash + Eq> Shared<K> {
             Locked::new(index, if shards == 1 { Mutex::new(machine) } else { Mutex::one_of_many(machine) })
         };
         Self {
-            name: settings.name,
             id: next_id(),
             first: new_shard(0),
             others: (1..shards).map(new_shard).collect(),
-            clock,
-            driver: settings.driver,
-            on_panic: settings.on_panic,
-            limiter,
-            strict: order.strict,
-            groups: Groups::new(order.group_of, order.weight_of),
-            report_interval: observer.as_ref().and_then(|observer| observer.interval()),
-            report_scheduled: AtomicBool::new(false),
-            observer,
+            report_interval: interval.map_or(NEVER, nanos),
+            report_at: AtomicU64::new(NEVER),
+            settings,
             start,
             hasher,
             stamp,
             flags: AtomicU8::new(flags.0),
-            hub: CachePadded::new(Mutex::new(Hub::new())),
+            hub: CachePadded::new(Mutex::new(Hub::default())),
             choices: CachePadded::new(AtomicUsize::new(0)),
         }
     }
@@ -166,7 +150,7 @@ impl<K> Shared<K> {
     /// Calls the observer, if there is one. Not under the lock (P17).
     #[inline]
     pub(crate) fn tell(&self, of: impl FnOnce(&dyn Observer)) {
-        if let Some(observer) = &self.observer {
+        if let Some(observer) = &self.settings.observer {
             of(&**observer);
         }
     }
@@ -178,9 +162,16 @@ impl<K> Shared<K> {
         }
     }
 
+    /// Calls foreign code. A panic is caught and counted.
+    pub(crate) fn contain<R>(&self, call: impl FnOnce() -> R) -> Option<R> {
+        let answer = contained(call);
+        self.note_caught(usize::from(answer.is_none()));
+        answer
+    }
+
     /// There is an observer.
     pub(crate) fn is_observed(&self) -> bool {
-        self.observer.is_some()
+        self.settings.observer.is_some()
     }
 
     /// The number of queued keys that a getter may take.
@@ -227,7 +218,7 @@ impl<K> Shared<K> {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::WorkQueue;
+    use crate::{Clock, WorkQueue};
 
     /// What the times of fronts are read from, if the clock is given (P27).
     #[test]

@@ -5,7 +5,6 @@ use super::hub::Flags;
 use super::locked::Locked;
 use super::section::in_mode;
 use crate::machine::{Claimed, Machine, MaybeNanos, Mode, Owed};
-use crate::panics::contained;
 use crate::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
@@ -61,7 +60,7 @@ impl<K> Shared<K> {
         let Some(claimed) = claimed else { return (None, owed) };
         let mut waited = MaybeNanos::UNKNOWN;
         if mode.is_measured {
-            waited = machine.started(&claimed, || *now.insert(self.clock.now_coarse()));
+            waited = machine.started(&claimed, || *now.insert(self.settings.clock.now_coarse()));
         }
         (Some(Taken { claimed, waited }), owed)
     }
@@ -83,8 +82,6 @@ impl<K> Shared<K> {
 
     /// Tells the observer of a hand-out, and catches its panic.
     pub(crate) fn tell_handed_out(&self, waited: Option<Duration>) {
-        if contained(|| self.tell(|observer| observer.handed_out(waited))).is_none() {
-            self.note_caught(1);
-        }
+        self.contain(|| self.tell(|observer| observer.handed_out(waited)));
     }
 }

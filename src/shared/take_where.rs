@@ -13,6 +13,7 @@
 
 use super::Shared;
 use super::locked::Locked;
+use super::snapshot::in_steps;
 use crate::key::SlotId;
 use crate::machine::{Delay, Owed, Seen, Which};
 use crate::order::Group;
@@ -101,10 +102,9 @@ impl<K: Hash + Eq + Clone> Shared<K> {
         let mut found = Vec::new();
         for (shard, locked) in self.all().enumerate() {
             let start = found.len();
-            let mut from = Some(0);
-            while let Some(at) = from {
+            in_steps(|at| {
                 let mut some = Vec::with_capacity(2 * STEP); // here, so that the critical section allocates little
-                from = locked.lock().look(at, which, |view| {
+                let next = locked.lock().look(at, which, |view| {
                     let (seen, group, key) = (view.seen(), view.group().0, view.key().clone());
                     let seen = if which == Which::Delayed { seen.delay_alone() } else { seen };
                     some.push(Found { shard, seen, group, key, for_delay: None, is_active: false });
@@ -114,8 +114,8 @@ impl<K: Hash + Eq + Clone> Shared<K> {
                     one.for_delay = (one.seen.is_delayed() && is_more).then(|| one.key.clone());
                     found.push(one);
                 }
-                give_way();
-            }
+                next
+            });
             found[start..].sort_by_key(|found| match found.seen.is_queued() {
                 true => (false, Some(found.seen.by_age())),
                 false => (true, None),
@@ -127,7 +127,7 @@ impl<K: Hash + Eq + Clone> Shared<K> {
     /// Takes the keys that were found out of the queue, if they are still there. A panic of foreign code is caught: the taken keys
     /// must reach the caller.
     fn take_found(&self, found: Vec<Found<K>>) -> Taking<K> {
-        let now = self.clock.now();
+        let now = self.settings.clock.now();
         let (mut takes, mut removed) = (Vec::with_capacity(found.len()), Vec::new());
         for step in found.chunk_by(|one, next| one.shard == next.shard).flat_map(|shard| shard.chunks(STEP)) {
             removed.reserve(step.len());
@@ -176,7 +176,7 @@ impl<K: Hash + Eq + Clone> Shared<K> {
         if self.shards() > 1 {
             queued.sort_by_key(|found| found.seen.by_age());
         }
-        if self.groups.is_none() {
+        if !self.settings.order.has_groups() {
             return queued.into_iter().map(|found| found.key).collect();
         }
         let mut keys_of = HashMap::<_, u32>::new();

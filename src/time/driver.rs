@@ -71,10 +71,11 @@ pub enum Driver {
 }
 
 /// The state of the driver thread, or of its stand-in, under the queue's lock.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) enum State {
     /// There is no thread (P16): no delay, task (W5) or report (W6) has asked for a driver yet, or the queue is shut down, or
     /// [`Driver::Manual`]; or nobody stands in.
+    #[default]
     Absent,
     /// It will look for expired delays before it parks.
     Running,

@@ -3,8 +3,8 @@
 use super::group::{Count, Counts};
 use super::run_span::RunSpan;
 use super::{GivenUp, Inner, IntoOutcome, Outcome};
+use crate::machine::End;
 use crate::panics::contained;
-use crate::shared::Failures;
 use crate::sync::Arc;
 use crate::{AddOptions, Item, OnPanic};
 use std::any::Any;
@@ -179,11 +179,11 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
             Outcome::RequeueAfter(delay) => {
                 self.counts.requeued.add();
                 let options = AddOptions::new().after(delay);
-                self.requeue(item, options, Failures::Forget, &self.counts.refused_requeues);
+                self.requeue(item, options, End::Succeed, &self.counts.refused_requeues);
             }
             Outcome::RequeueWith(options) => {
                 self.counts.requeued.add();
-                self.requeue(item, options, Failures::Keep, &self.counts.refused_requeues);
+                self.requeue(item, options, End::Done, &self.counts.refused_requeues);
             }
             Outcome::Retry => self.retry(item, Duration::ZERO, GivenUp::default()),
             Outcome::Failed(error) => self.failed(item, Duration::ZERO, &*error),
@@ -218,7 +218,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
             self.counts.run_failed.add();
         }
         self.counts.retried.add();
-        self.requeue(item, options, Failures::Keep, &self.counts.refused_retries);
+        self.requeue(item, options, End::Done, &self.counts.refused_retries);
     }
 
     /// The number of retries of a key, and whether the limiter panicked when it was called. If it did, the number includes only the
@@ -235,8 +235,8 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
     /// Adds a key again and finishes its hand-out, even if the limiter panics. The caller has counted that; if the queue refuses it, it
     /// counts in `refused` too.
     #[inline]
-    fn requeue(&self, item: Item<'_, K>, options: AddOptions, failures: Failures, refused: &Count) {
-        let (requeued, caught) = item.try_requeue_asked(options, failures);
+    fn requeue(&self, item: Item<'_, K>, options: AddOptions, end: End, refused: &Count) {
+        let (requeued, caught) = item.try_requeue_asked(options, end);
         if caught.is_some() {
             self.counts.panicked.add();
         }
@@ -282,7 +282,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
             if let Some(hook) = &self.workers.hooks.on_panic {
                 self.catch_user_panic(|| hook(&item, message));
             }
-            self.catch_user_panic(|| match self.workers.queue.shared.on_panic {
+            self.catch_user_panic(|| match self.workers.queue.shared.settings.on_panic {
                 Some(OnPanic::Done) => item.done(),
                 _ => self.retry(item, Duration::ZERO, GivenUp { panic: Some(message), ..GivenUp::default() }),
             });
