@@ -51,8 +51,8 @@
 //!   budget of `src/time/wheel/`. Shown by `tests/wheel.rs` (`the_wheel_pops_expired_entries_before_it_sorts`) and
 //!   `tests/delays_stress.rs`.
 //! * **P12** A shut-down cuts delays off, and loses none: the queue counts them, [`delayed_keys`] lists them, and [`take_delayed`] returns
-//!   them. Upheld by `src/machine/expire.rs` and `src/machine/delays.rs`. Shown by `tests/delays_driver.rs`, `tests/against_reference.rs`
-//!   and the models `shutdown_with_parked_driver` and `first_delay_races_shutdown`.
+//!   them. Upheld by `src/machine/expire.rs` and `src/machine/delays.rs`. Shown by `tests/against_reference.rs` and the models
+//!   `shutdown_with_parked_driver` and `first_delay_races_shutdown`.
 //! * **P13** `done` belongs to the hand-out: an item is done once, and dropping it is `done`. If a holder panics, its key is not stuck.
 //!   If other code of the user panics in a call, the call has changed nothing, or has taken effect, or catches the panic: the
 //!   docs of the call say which. Upheld by `src/item.rs` and `src/shared/done.rs`. Shown by `tests/queue.rs`, `tests/worker_panics.rs`,

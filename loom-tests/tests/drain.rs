@@ -9,7 +9,7 @@ use loom::sync::atomic::Ordering::Relaxed;
 use loom::thread;
 use loom_tests::{Nosy, check, manual, ns, with};
 use std::hash::Hash;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 

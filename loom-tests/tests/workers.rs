@@ -11,7 +11,6 @@ use loom::sync::atomic::Ordering::Relaxed;
 use loom::thread;
 use loom_tests::{check, check_full, check_panics, fail, manual, ns, pairs, with};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::pin;
 use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
