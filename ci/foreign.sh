@@ -22,7 +22,7 @@ mkdir -p "$work"
 # The tests of threads, locks, delays, memory, and the traces of client-go.
 tests=(--lib --test queue --test client_go --test traces --test metric_traces --test against_reference --test stress --test shards
     --test workers --test worker_panics --test wait_idle --test idle --test delays_driver --test delays_stress --test delays_large
-    --test delays_turned --test wheel --test memory --test memory_bursts --test groups --test priorities --test limits --test no_threads)
+    --test delays_turned --test wheel --test memory --test groups --test priorities --test limits --test no_threads)
 
 # Left out under the emulator, which takes ten to thirty times as long: a test, and why.
 emulator_leaves_out() {

@@ -22,10 +22,9 @@ case "${1:-}" in
 esac
 limited cargo test
 [ "${1:-}" != --quick ] || exit 0
-limited cargo test --locked -p reconcile --all-features # the dashboard shows what the example serves
 # All but `std-lock`, which has a script of its own: the queue's own lock is what is tested here.
 limited cargo test --locked -p keyqueue --features metrics,serde,stream,tokio,tracing --lib --test workers --test worker_panics --test observers \
-    --test auto_traits --test serde --test streams
+    --test serde --test streams
 limited cargo test --locked -p keyqueue --all-features --doc
 limited cargo test --locked --release --lib --test queue --test client_go --test traces --test metric_traces --test stress \
     --test memory --test wheel --test limits --test backoff --test workers --test worker_panics --test observers --test wait_idle \

@@ -33,26 +33,26 @@
 //!   `shutdown_refuses_or_hands_out`.
 //! * **P7** Drain: it returns when no key is queued or processing, or at its deadline. A later plain shut-down releases it. Any number of
 //!   callers may drain at a time. Upheld by `src/shared/drain.rs`. Shown by `tests/client_go.rs`, `tests/wait_idle.rs` and the models
-//!   `drain_waits_until_no_key_is_queued_or_processing` and `two_drainers_both_return`.
+//!   `drain_waits_until_no_key_is_queued_or_processing` and `drain_and_async_drain_both_return`.
 //! * **P8** Exact delays: a delay expires when the clock is at or past the time of the call plus the delay, to the nanosecond. A key is
 //!   never early. It is late by the time that it takes to wake a thread, and by what the driver has to do before: keys that expire
 //!   together, sorts (P11), a report (W6). The keys of a shard come in the order of their deadlines. Any [`Duration`](std::time::Duration)
 //!   is allowed: none panics, and none wraps around and expires early. Upheld by `src/time/wheel/` (T1 to T7) and `src/machine/expire.rs`.
 //!   Shown by `tests/delays_driver.rs`, `tests/delays_large.rs`, `tests/support/wheel.rs` and the model `turn_races_turn`.
 //! * **P9** A key has at most one delay. A call that meets an earlier delay chooses: the earlier deadline counts, or the new delay, or the
-//!   old one. A caller can cancel a delay. Upheld by `src/machine/delays.rs` (I9). Shown by `tests/client_go.rs`,
-//!   `tests/against_reference.rs` and the model `earlier_of_two_wins`.
+//!   old one. A caller can cancel a delay. Upheld by `src/machine/delays.rs` (I9). Shown by `tests/traces.rs`,
+//!   `tests/against_reference.rs` and, with threads, `tests/stress.rs`.
 //! * **P10** A plain add of a delayed key does what [`DelayedAdd`](crate::DelayedAdd) says: both take effect, or the add replaces the
-//!   delay, or the add waits for the delay. Upheld by `src/machine/delays.rs`. Shown by `tests/against_reference.rs` and the models
-//!   `add_races_expiry_independent`, `add_races_expiry_promote` and `add_races_expiry_strict`.
+//!   delay, or the add waits for the delay. Upheld by `src/machine/delays.rs`. Shown by `tests/against_reference.rs` and, with
+//!   threads, `tests/stress.rs`.
 //! * **P11** The driver queues expired keys on time while other threads set delays. With the real clock, getters also queue them, at most
 //!   16 in a critical section, when they have the time anyway or park: so a key need not wait until the driver gets a core. A call that
 //!   sets a delay never waits for the driver. Each takes the lock for a bounded number of steps. Upheld by `src/machine/expire.rs` and the
 //!   budget of `src/time/wheel/`. Shown by `tests/wheel.rs` (`the_wheel_pops_expired_entries_before_it_sorts`) and
 //!   `tests/delays_stress.rs`.
 //! * **P12** A shut-down cuts delays off, and loses none: the queue counts them, [`delayed_keys`] lists them, and [`take_delayed`] returns
-//!   them. Upheld by `src/machine/expire.rs` and `src/machine/delays.rs`. Shown by `tests/delays_driver.rs`, `tests/against_reference.rs`
-//!   and the models `shutdown_with_parked_driver` and `first_delay_races_shutdown`.
+//!   them. Upheld by `src/machine/expire.rs` and `src/machine/delays.rs`. Shown by `tests/against_reference.rs` and the models
+//!   `shutdown_with_parked_driver` and `first_delay_races_shutdown`.
 //! * **P13** `done` belongs to the hand-out: an item is done once, and dropping it is `done`. If a holder panics, its key is not stuck.
 //!   If other code of the user panics in a call, the call has changed nothing, or has taken effect, or catches the panic: the
 //!   docs of the call say which. Upheld by `src/item.rs` and `src/shared/done.rs`. Shown by `tests/queue.rs`, `tests/worker_panics.rs`,
@@ -62,7 +62,7 @@
 //!   `tests/support/limiter.rs`.
 //! * **P15** The queue frees its memory after a burst, and drops a key at once when nothing needs it. A limiter can bound the memory for
 //!   keys that are never forgotten. Upheld by `src/order/`, `src/key/slab.rs`, `src/key/table.rs`, `src/time/wheel/` and
-//!   `src/rate_limiter/keyed.rs`. Shown by `tests/memory.rs` and `tests/memory_bursts.rs`.
+//!   `src/rate_limiter/keyed.rs`. Shown by `tests/memory.rs`.
 //! * **P16** An idle queue runs nothing. It has no thread until the first delay, the first task that passes by a busy shard (P21), or the
 //!   first add if the observer has an [interval](crate::observe::Observer::interval). That thread is parked until a delay expires, such a
 //!   task is to be woken, or a report is due. A report is due at the interval while keys are queued, processing or delayed, and once more
@@ -171,7 +171,7 @@
 //!   full, the `done` that makes room owes it.) Shown by the model `done_of_a_dirty_key_wakes_a_getter`.
 //! * **I9** DELAYED means that the key has one entry in the wheel, with the deadline that counts. No entry is stale: the critical section
 //!   that moves or drops a delay takes the old entry out. Upheld by `src/machine/delays.rs`. Shown by the models `stale_delay_is_ignored`
-//!   and `cancel_races_expiry`.
+//!   and `one_caller_gets_the_delay`.
 //! * **I10** FAILED means that the queue counts a failure of the key, and nobody has forgotten it since. Upheld by
 //!   `src/machine/failures.rs`. Shown by the model `failed_key_is_freed_when_done_and_forgotten`.
 //!
@@ -251,8 +251,8 @@
 //!
 //! * **O1** A shard has an order other than a line only after the queue's flag ORDERED was set. A call reads the flag under the lock of the
 //!   shard, so code that is compiled for a plain queue finds a line. The verb that gets the first priority of its shard makes the line the
-//!   level NORMAL, in one step. Upheld by `src/shared/add.rs` and `src/order/any.rs`, which asserts it in debug builds. Shown by the models
-//!   `the_first_priority_meets_plain_calls` and `two_first_priorities_meet`.
+//!   level NORMAL, in one step. Upheld by `src/shared/add.rs` and `src/order/any.rs`, which asserts it in debug builds. Shown by the model
+//!   `the_first_priority_meets_plain_calls`.
 //!
 //! # Table
 //!

@@ -1,8 +1,8 @@
 //! The driver thread, on the real clock and on a mock one.
 //!
-//! Checks: no key is handed out before its deadline on the system's clock; an earlier delay overtakes a far one; getters, threads
-//! and tasks alike, are woken when a delay expires, even after a waker has panicked; a mock clock drives all queues that use it;
-//! a shut-down keeps the pending delays; and there is a driver thread exactly while one is needed.
+//! Checks: no key is handed out before its deadline on the system's clock; getters, threads and tasks alike, are woken when a delay
+//! expires, even after a waker has panicked; and there is a driver thread exactly while one is needed. Earlier and moved delays, mock
+//! clocks, and shut-downs have models (`loom-tests/tests/delays.rs`).
 //!
 //! Threads are counted by name, so the tests of this file run one at a time.
 
@@ -13,7 +13,7 @@ mod support {
 }
 
 use futures_executor::block_on;
-use keyqueue::{AddOptions, Added, Clock, DelayConflict, Driver, TryGetError, WorkQueue};
+use keyqueue::{Added, Clock, Driver, WorkQueue};
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::pin;
@@ -115,39 +115,6 @@ fn of_many_keys_none_is_early_and_none_is_lost() {
     }
 }
 
-#[test]
-fn an_earlier_delay_overtakes_a_far_one() {
-    let _turn = my_turn();
-    let queue = WorkQueue::new();
-    for (key, delay) in [Duration::MAX, HOUR * 24 * 365, HOUR, ms(400), ms(5)].into_iter().enumerate() {
-        assert_eq!(queue.add_after(key, delay), Added::Delayed);
-        // Lets the driver park until the deadline before this one.
-        thread::sleep(ms(2));
-    }
-    assert_eq!(*queue.get().unwrap(), 4);
-    assert_eq!(*queue.get().unwrap(), 3);
-    assert_eq!((queue.len(), queue.delayed_len()), (0, 3));
-}
-
-#[test]
-fn a_moved_delay_expires_at_its_new_deadline() {
-    let _turn = my_turn();
-    let queue = WorkQueue::new();
-    let replace = AddOptions::new().conflict(DelayConflict::Replace);
-    queue.add_after("postponed", ms(400));
-    queue.add_after("cancelled", ms(400));
-    queue.add_after("brought forward", HOUR);
-    let start = Instant::now();
-    assert_eq!(queue.add_with("postponed", replace.after(ms(500))), Added::Delayed);
-    assert!(queue.cancel("cancelled"));
-    assert_eq!(queue.add_after("brought forward", ms(40)), Added::Delayed);
-    assert_eq!(*queue.get().unwrap(), "brought forward");
-    assert!(start.elapsed() >= ms(40));
-    assert_eq!(*queue.get().unwrap(), "postponed");
-    assert!(start.elapsed() >= ms(500));
-    assert_eq!(queue.stats().expired, 2);
-}
-
 // ---- waking ----
 
 #[test]
@@ -244,89 +211,7 @@ fn a_key_that_panics_when_dropped_does_not_lose_the_driver() {
 
 // ---- mock clocks ----
 
-#[test]
-fn advancing_a_mock_clock_wakes_the_driver() {
-    let _turn = my_turn();
-    let (clock, time) = Clock::mock();
-    let queue = WorkQueue::builder().clock(clock).build();
-    queue.add_after("b", HOUR * 2);
-    queue.add_after("a", HOUR);
-    thread::scope(|s| {
-        let getter = s.spawn(|| *queue.get().unwrap());
-        wait_until(|| queue.stats().waiters == 1);
-        time.advance(HOUR - Duration::from_nanos(1));
-        thread::sleep(ms(20));
-        assert_eq!((queue.delayed_len(), queue.stats().waiters), (2, 1), "a nanosecond before the deadline");
-        time.advance(Duration::from_nanos(1));
-        assert_eq!(getter.join().unwrap(), "a");
-    });
-    time.clone().advance(Duration::MAX);
-    assert_eq!(*queue.get().unwrap(), "b");
-}
-
-#[test]
-fn two_queues_may_share_a_mock_clock() {
-    let _turn = my_turn();
-    let (clock, time) = Clock::mock();
-    let queues = [clock.clone(), clock].map(|clock| WorkQueue::builder().clock(clock).build());
-    for round in 0..100 {
-        for (n, queue) in queues.iter().enumerate() {
-            assert_eq!(queue.add_after(round, ms(1 + n as u64)), Added::Delayed);
-        }
-        time.advance(ms(1));
-        assert_eq!(*queues[0].get().unwrap(), round);
-        assert_eq!((queues[1].len(), queues[1].delayed_len()), (0, 1));
-        time.advance(ms(1));
-        assert_eq!(*queues[1].get().unwrap(), round);
-    }
-    wait_for_drivers(2);
-    let [first, second] = queues;
-    drop(first);
-    wait_for_drivers(1);
-    second.add_after(1, ms(1));
-    time.advance(ms(1));
-    assert_eq!(*second.get().unwrap(), 1, "the end of the other queue changes nothing");
-}
-
-#[test]
-fn a_mock_clock_moves_only_by_hand() {
-    let _turn = my_turn();
-    let (clock, _time) = Clock::mock();
-    let queue = WorkQueue::builder().clock(clock).build();
-    queue.add_after(1, Duration::from_nanos(1));
-    thread::sleep(ms(30));
-    assert_eq!((queue.len(), queue.turn(), queue.delayed_len()), (0, 0, 1));
-}
-
 // ---- pending and very long delays ----
-
-#[test]
-fn delays_that_are_pending_at_shut_down_can_be_taken() {
-    let _turn = my_turn();
-    for passes in [ms(0), ms(40)] {
-        let (clock, time) = Clock::mock();
-        let queue = WorkQueue::builder().clock(clock).build();
-        queue.add_after("c", HOUR);
-        queue.add_after("b", ms(30));
-        queue.add_after("a", ms(30));
-        queue.add_after("d", Duration::MAX);
-        queue.add_after("e", HOUR);
-        // Drains do not wait for delays.
-        queue.clone().shut_down_with_drain();
-        time.advance(passes);
-        wait_for_drivers(0);
-        assert_eq!((queue.turn(), queue.delayed_len(), queue.stats().delayed), (0, 5, 5));
-        assert_eq!(queue.add_after("f", ms(1)), Added::Rejected);
-        assert!(queue.cancel("e") && !queue.cancel("e"));
-        assert_eq!(queue.try_get().unwrap_err(), TryGetError::ShutDown);
-        let soon = ms(30).saturating_sub(passes);
-        let left = [("b", soon), ("a", soon), ("c", HOUR - passes), ("d", Duration::MAX)];
-        assert_eq!(pairs(queue.take_delayed()), left);
-        let stats = queue.stats();
-        assert_eq!((stats.delayed, stats.delays, stats.expired), (0, 5, 0));
-        assert!(queue.get().is_none() && queue.take_delayed().is_empty());
-    }
-}
 
 #[test]
 fn delays_that_are_taken_during_a_turn_come_in_order() {

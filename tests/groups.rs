@@ -1,35 +1,19 @@
-//! Groups that take turns, and the limit of what a group may have processing (P20): with threads, and with more groups than the plain queue
-//! of `reference/` has, which judges each hand-out.
-
-mod support {
-    pub(crate) mod manual;
-}
+//! Groups that take turns, and the limit of what a group may have processing (P20), with more groups than the plain queue of `reference/`
+//! has, which judges each hand-out.
 
 use keyqueue::{AddOptions, Added, Priority, WorkQueue, WorkQueueBuilder};
 use std::collections::{HashMap, HashSet};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::catch_unwind;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
-use support::manual::manual;
 
 type Key = (u8, u32);
 
 /// The first number of a key is its group.
 fn fair() -> WorkQueueBuilder<Key> {
     WorkQueue::builder().fair_by(|&(group, _): &Key| group)
-}
-
-#[test]
-fn a_group_gives_as_many_keys_a_turn_as_its_weight() {
-    let queue = fair().group_weight(|&(group, _)| u32::from(group)).build();
-    for group in [1, 3, 0] {
-        queue.add_all((0..6).map(|n| (group, n)));
-    }
-    // 0 counts as 1.
-    let groups: Vec<u8> = std::iter::from_fn(|| queue.try_get().ok().map(|item| item.0)).collect();
-    assert_eq!(groups, [1, 3, 3, 3, 0, 1, 3, 3, 3, 0, 1, 0, 1, 0, 1, 0, 1, 0]);
 }
 
 /// The function is asked once for a new key, not for one that is known, and under no lock.
@@ -76,60 +60,6 @@ fn bad_settings_are_errors() {
     assert!(fair().max_processing_per_group(usize::MAX).group_weight(|_| 0).try_build().is_ok());
 }
 
-/// The limit is exact whatever threads do: get, requeue, retry, panic, give up.
-#[test]
-fn the_limit_is_exact_after_panics_too() {
-    const LIMIT: usize = 3;
-    let queue = WorkQueue::<u32>::builder().fair_by(|key| key % 4).max_processing_per_group(LIMIT).build();
-    let inside: [AtomicUsize; 4] = Default::default();
-    let most = AtomicUsize::new(0);
-    queue.add_all(0..400);
-    let hand_outs = AtomicUsize::new(0);
-    thread::scope(|scope| {
-        for seed in 0..16 {
-            let (queue, inside, most, hand_outs) = (&queue, &inside, &most, &hand_outs);
-            scope.spawn(move || {
-                let mut random = fastrand::Rng::with_seed(seed);
-                while let Some(item) = queue.get() {
-                    let group = &inside[*item as usize % 4];
-                    let now = group.fetch_add(1, Ordering::SeqCst) + 1;
-                    most.fetch_max(now, Ordering::SeqCst);
-                    if random.u8(0..4) == 0 {
-                        thread::yield_now();
-                    }
-                    let end = hand_outs.fetch_add(1, Ordering::Relaxed) > 40_000;
-                    group.fetch_sub(1, Ordering::SeqCst);
-                    match random.u8(0..6) {
-                        _ if end => {
-                            queue.shut_down();
-                            item.done();
-                        }
-                        0 => _ = item.requeue_with(AddOptions::new().priority(Priority(random.i8(..)))),
-                        1 => _ = item.requeue_after(Duration::from_micros(random.u64(0..50))),
-                        2 => {
-                            queue.add(*item);
-                            let _panic = catch_unwind(AssertUnwindSafe(|| {
-                                let _item = item;
-                                std::panic::resume_unwind(Box::new("planned"));
-                            }));
-                        }
-                        3 => {
-                            queue.add(*item);
-                            item.give_up();
-                        }
-                        _ => {
-                            queue.add_with(*item, AddOptions::new().priority(Priority(random.i8(..))));
-                            item.into_owned().succeed();
-                        }
-                    }
-                }
-            });
-        }
-    });
-    assert_eq!(most.load(Ordering::SeqCst), LIMIT, "at most {LIMIT}, and that many were seen");
-    assert_eq!((queue.len(), queue.processing_len()), (0, 0));
-}
-
 /// One group floods the queue, and ten others add a key now and then: each waits for a bounded number of hand-outs.
 #[test]
 fn a_flood_does_not_keep_small_groups_waiting() {
@@ -164,53 +94,6 @@ fn a_flood_does_not_keep_small_groups_waiting() {
         adder.join().unwrap();
         println!("{shards} shards: {small} keys of small groups waited for {worst} hand-outs at most");
         assert!(small > 500 && worst <= bound, "{shards} shards: {worst} hand-outs, and not {bound}");
-    }
-}
-
-/// Groups without keys cost no memory (measured by `groups`, and by `tests/memory.rs` in bytes) (P15).
-#[test]
-fn groups_come_and_go() {
-    let (builder, mock) = manual(WorkQueue::<u32>::builder().fair_by(|key| key / 10).measure(true));
-    let queue = builder.build();
-    for _ in 0..3 {
-        queue.add_all(0..1000);
-        mock.advance(Duration::from_millis(7));
-        assert_eq!(queue.inspect().groups().len(), 100);
-        let items = queue.get_many(100);
-        let groups = queue.inspect().groups();
-        // Some groups have had a second turn before others had their first (P20).
-        assert!(
-            groups
-                .iter()
-                .all(|group| group.queued + group.processing == 10 && group.processing as u64 == group.handed_out)
-        );
-        assert!(groups.iter().filter(|group| group.processing == 1).count() > 80);
-        assert!(groups.iter().all(|group| group.oldest == Some(Duration::from_millis(7))));
-        drop(items);
-        assert_eq!(queue.get_many(usize::MAX).len(), 900);
-        assert_eq!(queue.inspect().groups().len(), 0);
-    }
-}
-
-/// P19 with a limit: groups become full all the time, so the lower level often waits alone, and it has its turns nevertheless.
-#[test]
-fn a_limit_does_not_make_a_level_starve() {
-    let queue = fair().max_processing_per_group(1).build();
-    let high = AddOptions::new().priority(Priority::HIGH);
-    queue.add((0, 9));
-    (0..2).for_each(|n| _ = (queue.add_with((0, n), high), queue.add_with((1, n), high)));
-    let mut held = Vec::new();
-    for turn in 0.. {
-        assert!(turn < 200, "the lower key was not handed out");
-        let item = queue.try_get().unwrap();
-        if item.priority() == Priority::NORMAL {
-            break;
-        }
-        queue.add_with(*item, high);
-        held.push(item);
-        if held.len() == 2 {
-            drop(held.remove(0)); // done
-        }
     }
 }
 
@@ -250,24 +133,6 @@ fn a_low_key_of_a_slow_group_comes_while_its_group_has_room() {
         let waited = low_key_of_a_slow_group(hold);
         assert!(waited.is_some_and(|waited| waited <= 64), "a handler holds for {hold} hand-outs: {waited:?}");
     }
-}
-
-/// Group 1 has a key at HIGH, by which it is full again and again, and one at NORMAL, as group 0 has. One getter adds each key again. Group 0
-/// gives its key in half of the turns of its level (it gave none in 200 000 hand-outs).
-#[test]
-fn a_group_that_is_full_now_and_then_passes_no_other() {
-    let queue = fair().max_processing_per_group(1).build();
-    let priority = |key: Key| AddOptions::new().priority(if key.1 == 1 { Priority::HIGH } else { Priority::NORMAL });
-    let mut handed_out = HashMap::from([((0, 0), 0), ((1, 0), 0), ((1, 1), 0)]);
-    handed_out.keys().for_each(|key| _ = queue.add_with(*key, priority(*key)));
-    for _ in 0..3200 {
-        let item = queue.try_get().unwrap();
-        let key = *item;
-        item.done();
-        queue.add_with(key, priority(key));
-        *handed_out.get_mut(&key).unwrap() += 1;
-    }
-    assert!(handed_out[&(0, 0)] >= 80 && handed_out[&(1, 0)] >= 80, "{handed_out:?}");
 }
 
 /// A group is known by 64 bits: of this number of groups, some pairs have the same lower 32 bits.

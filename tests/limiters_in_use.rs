@@ -53,18 +53,3 @@ fn a_queue_counts_for_a_plain_limiter() {
     assert_eq!(failing(Arc::new(plain())), 0, "an `Arc` may have other users");
     assert_eq!(failing(plain().max_tracked(100)), 0, "a limiter with settings counts by itself");
 }
-
-mod backoff {
-    use super::SECOND;
-    use keyqueue::backoff::{Backoff, BackoffManager};
-
-    #[test]
-    fn the_size_hint_is_the_number_of_steps() {
-        let backoff = Backoff { duration: SECOND, factor: 2.0, steps: 1, ..Backoff::default() };
-        assert_eq!(BackoffManager::new(backoff.clone(), SECOND).size_hint(), (usize::MAX, None));
-        let mut steps = backoff.into_iter();
-        assert_eq!(steps.size_hint(), (1, Some(1)));
-        steps.next();
-        assert_eq!(steps.size_hint(), (0, Some(0)));
-    }
-}

@@ -1,8 +1,8 @@
 //! Limiters, by themselves and in a queue.
 //!
 //! What they answer, with any settings, is compared with integer models (`support/limiter.rs`), and what a queue does with the answers with
-//! the plain queue of `reference/`. Here: invalid arguments and the limits of valid ones; threads (P14, P15); jitter as a whole; keys that
-//! panic; and that a queue does not count for a limiter that has settings.
+//! the plain queue of `reference/`. Here: invalid arguments and the limits of valid ones; a bucket with threads (P14); jitter as a
+//! whole; keys that panic; and that a queue does not count for a limiter that has settings.
 //!
 //! No test but `a_bucket_admits_no_more_with_real_threads` waits for real time to pass.
 
@@ -22,7 +22,6 @@ use keyqueue::rate_limiter::{
 use keyqueue::{Clock, MockClock, WorkQueue};
 use std::fmt::Debug;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -148,19 +147,6 @@ fn the_default_controller_limiter_is_a_backoff_and_a_bucket() {
 
 // ---- settings of the per-key limiters ----
 
-#[test]
-fn max_tracked_keeps_the_latest_keys() {
-    for bound in [0, 1, 2, 3, 10, 100, 1_000] {
-        let limiter = ItemExponentialFailure::new(ms(1), ms(50)).max_tracked(bound);
-        for key in 0..5_000_usize {
-            limiter.when(&key);
-            assert!(limiter.tracked_len() <= bound.max(2));
-            let sure = (bound / 2).clamp(1, key + 1);
-            assert!((key + 1 - sure..=key).all(|key| limiter.num_requeues(&key) == 1), "{key} of {bound}");
-        }
-    }
-}
-
 mod jitter {
     use super::{Duration, ItemExponentialFailure, RateLimiter, Step, ms};
     use std::collections::HashSet;
@@ -263,80 +249,6 @@ fn each_reservation_takes_one_token_with_threads() {
     assert!(delays.into_iter().eq((0..4 * EACH).map(|n| ms(n.saturating_sub(9)))));
 }
 
-#[test]
-fn concurrent_failures_are_each_counted_once() {
-    const EACH: usize = 20_000;
-    let limiter = Step::new((0..4 * EACH).map(|n| (n, ns(n as u64))));
-    let mut answers = in_threads(|_| (0..EACH).map(|_| limiter.when(&7)).collect::<Vec<_>>()).concat();
-    assert_eq!(limiter.num_requeues(&7), 4 * EACH);
-    answers.sort_unstable();
-    assert!(answers.into_iter().eq((0..4 * EACH as u64).map(ns)), "each failure number once");
-}
-
-#[test]
-fn concurrent_forgets_lose_no_failure() {
-    const EACH: usize = 20_000;
-    // Each answer is the number of failures since the last forget. There are at most as many answers of 0 as forgets, and
-    // one more; and each answer n follows an answer n - 1.
-    let limiter = Step::new((0..3 * EACH).map(|n| (n, ns(n as u64))));
-    let forgets = AtomicUsize::new(0);
-    let answers = in_threads(|n| {
-        if n == 3 {
-            for _ in 0..EACH {
-                limiter.forget(&7);
-                forgets.fetch_add(1, Ordering::Relaxed);
-                limiter.forget(&8);
-            }
-            vec![]
-        } else {
-            (0..EACH).map(|_| limiter.when(&7).as_nanos() as usize).collect()
-        }
-    })
-    .concat();
-    let mut times = vec![0_usize; 3 * EACH + 1];
-    answers.into_iter().for_each(|failures| times[failures] += 1);
-    assert!(times.windows(2).all(|pair| pair[0] >= pair[1]), "each nth failure follows an (n - 1)th");
-    assert!(times[0] <= forgets.into_inner() + 1);
-    let runs = times.iter().take_while(|&&times| times > 0).count();
-    assert!(limiter.num_requeues(&7) <= runs);
-    assert!(limiter.tracked_len() <= 1);
-}
-
-#[test]
-fn max_tracked_holds_with_threads() {
-    for bound in [2, 100, 5_000] {
-        let (clock, time) = Clock::mock();
-        let limiter = ItemExponentialFailure::new(ms(1), ms(2)).max_tracked(bound).retain_recent(ms(5)).clock(clock);
-        in_threads(|n| {
-            for key in 0..10_000 {
-                limiter.when(&(n, key));
-                if key % 3 == 0 {
-                    limiter.forget(&(n, key));
-                }
-                if key % 64 == 0 {
-                    time.advance(ns(100));
-                    assert!(limiter.tracked_len() <= bound);
-                }
-            }
-        });
-        assert!(limiter.tracked_len() <= bound);
-        time.advance(ms(100));
-        limiter.shrink_to_fit();
-        assert_eq!(limiter.tracked_len(), 0);
-    }
-}
-
-#[test]
-fn threads_share_one_token_per_key() {
-    let (bucket, _time) = mock_bucket(1.0, 1);
-    let limiter = DedupingBucket::new(bucket);
-    assert_eq!(limiter.when(&0), Duration::ZERO);
-    let mut answers = in_threads(|_| (1..=50_u64).map(|key| limiter.when(&key)).collect::<Vec<_>>());
-    assert!(answers.iter().all(|answer| *answer == answers[0]), "one token per key");
-    answers[0].sort_unstable();
-    assert!(answers[0].iter().copied().eq((1..=50).map(Duration::from_secs)));
-}
-
 // ---- panics ----
 
 /// Whether `run` panics with this fault injected.
@@ -383,32 +295,6 @@ fn a_key_that_panics_leaves_a_deduping_bucket_usable() {
     time.advance(ms(500));
     assert_eq!(limiter.when(&Key::new(2)), ms(500));
     assert_eq!(limiter.when(&Key::new(3)), ms(1_500), "the calls that panicked spent no token");
-}
-
-#[test]
-fn num_requeues_ignores_failures_that_are_too_old() {
-    let (clock, time) = Clock::mock();
-    let limiter = ItemExponentialFailure::new(ms(1), ms(50)).retain_recent(Duration::from_secs(1)).clock(clock);
-    (0..15).for_each(|_| _ = limiter.when(&1));
-    time.advance(Duration::from_nanos(999_999_999));
-    assert_eq!(limiter.num_requeues(&1), 15);
-    time.advance(Duration::from_nanos(1_000_000_001));
-    assert_eq!(limiter.num_requeues(&1), 0, "otherwise a worker would give up at the first failure");
-    assert_eq!(limiter.when(&1), ms(1));
-}
-
-#[test]
-fn a_deduping_bucket_evicts_the_keys_of_a_burst() {
-    let (clock, time) = Clock::mock();
-    let limiter = DedupingBucket::new(Bucket::with_clock(1e6, 10, clock));
-    (0..100_000_u32).for_each(|key| _ = limiter.when(&key));
-    assert!(limiter.tracked_len() >= 99_990);
-    time.advance(Duration::from_secs(1));
-    for key in 0..20_000 {
-        limiter.when(&(1_000_000 + key));
-        time.advance(ms(1));
-    }
-    assert!(limiter.tracked_len() < 20_000, "{}", limiter.tracked_len());
 }
 
 #[test]

@@ -9,6 +9,7 @@
 //! * A million keys of a limiter cost the promised bytes, and give them back when they are forgotten; with a bound they cost no
 //!   more than the bound; a key that fails again, or that is forgotten and fails later, allocates nothing.
 //! * A group costs the promised bytes, and only while it has keys: also while one of a million stays.
+//! * Keys that come back again and again, in bursts or by delays, cost no more each time.
 //! * Without its last handle nothing is left of a queue.
 //!
 //! The counts are per thread, and a queue here is used by one thread, so the tests do not disturb each other. They print their
@@ -630,4 +631,40 @@ fn a_million_groups_give_memory_back_while_one_key_stays() {
         drop(held);
         println!("{left} bytes are left of {full} while one key stays (queued: {is_queued})");
     }
+}
+
+/// A steady set of keys, which are queued and processed again and again.
+#[test]
+fn bursts_of_the_same_keys_take_no_more_memory_each_time() {
+    let queue = WorkQueue::new();
+    let burst = || {
+        queue.add_all(0..2600_u64);
+        while let Ok(item) = queue.try_get() {
+            item.done();
+        }
+    };
+    (0..10).for_each(|_| burst());
+    let before = live();
+    (0..200).for_each(|_| burst());
+    assert!(live() - before < 64 << 10, "{} bytes more after 200 bursts", live() - before);
+}
+
+/// A controller that checks all its objects every ten minutes.
+#[test]
+fn a_resync_of_the_same_keys_takes_no_more_memory_each_time() {
+    let (queue, time) = manual_queue();
+    queue.add_all(0..10_000_u64);
+    let resync = || {
+        while let Ok(item) = queue.try_get() {
+            item.requeue_after(Duration::from_secs(600));
+        }
+        time.advance(Duration::from_secs(601));
+        queue.turn();
+    };
+    (0..10).for_each(|_| resync());
+    let before = live();
+    (0..50).for_each(|_| resync());
+    let grown = live() - before;
+    queue.shrink_to_fit();
+    assert!(grown < 64 << 10, "{grown} bytes more after 50 resyncs");
 }

@@ -1,9 +1,8 @@
 //! Observers, reporters, and the metrics that go to the `metrics` facade.
 //!
 //! What each call tells an observer, and what is left if it panics, is compared with the plain queue of `reference/`. Here: an observer is
-//! never called under a lock, so it may use the queue in every callback (P17); the events add up to [`keyqueue::Stats`] with threads; the
-//! driver thread outlives an observer that panics. A reporter reports until it is dropped, and once more then. `MetricsObserver` has
-//! client-go's names, one label, and counters that never decrease.
+//! never called under a lock, so it may use the queue in every callback (P17); the driver thread outlives an observer that panics. A reporter reports until it is dropped, and once more then. `MetricsObserver` has
+//! client-go's names, one label, and counters that never decrease, and the Grafana dashboard shows its series.
 
 mod support {
     pub(crate) mod manual;
@@ -13,10 +12,7 @@ mod support {
 }
 
 use keyqueue::observe::{Metrics, Observer};
-use keyqueue::rate_limiter::ItemFastSlow;
-use keyqueue::{
-    AddOptions, Added, Clock, DelayConflict, DelayedAdd, Item, OnPanic, Outcome, WorkQueue, WorkQueueBuilder,
-};
+use keyqueue::{AddOptions, Added, Clock, DelayedAdd, Item, OnPanic, Outcome, WorkQueue, WorkQueueBuilder};
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -173,71 +169,6 @@ fn an_observer_may_use_the_queue_on_the_driver_thread() {
 }
 
 // ---- threads ----
-
-#[test]
-fn observed_events_add_up_to_the_stats_with_threads() {
-    for round in 0..12 {
-        let policy = [DelayedAdd::Independent, DelayedAdd::Promote, DelayedAdd::Strict][round % 3];
-        let told: Arc<Mutex<Vec<Event>>> = Arc::default();
-        let own = Arc::clone(&told);
-        let limiter = ItemFastSlow::new(MS / 20, MS / 5, 2);
-        let builder = WorkQueue::builder().rate_limiter(limiter).delayed_add(policy);
-        let queue: Queue = builder.observer(FnObserver(move |event| own.lock().unwrap().push(event))).build();
-        let workers = queue.workers().max_retries(1).spawn(2, |item: &Item<'_, u32>| match **item % 7 {
-            0 => Outcome::Retry,
-            1 => resume_unwind(Box::new(())),
-            2 => Outcome::GiveUp("no use".into()),
-            3 => Outcome::RequeueAfter(MS / 10),
-            _ => Outcome::Success,
-        });
-        let workers = workers.unwrap();
-        let produce = |seed| {
-            let mut random = fastrand::Rng::with_seed(seed);
-            let mut calls = 0;
-            for _ in 0..1_500 {
-                let key = random.u32(0..24);
-                match random.u16(0..512) {
-                    0 => queue.shut_down(),
-                    1..32 => _ = queue.cancel(&key),
-                    other => {
-                        calls += 1;
-                        match other % 16 {
-                            0 => queue.add_after(key, MS / 4),
-                            1 => queue.add_rate_limited(key),
-                            2 => queue.add_with(key, AddOptions::new().after(MS / 8).conflict(DelayConflict::Replace)),
-                            _ => queue.add(key),
-                        };
-                    }
-                }
-            }
-            calls
-        };
-        let calls: u64 = thread::scope(|scope| {
-            let producers = [0, 1].map(|n| scope.spawn(move || produce(2 * round as u64 + n)));
-            producers.into_iter().map(|producer| producer.join().unwrap()).sum()
-        });
-        _ = workers.drain();
-        let (told, stats, tally) = (told.lock().unwrap(), queue.stats(), workers.tally());
-        let told = |event| told.iter().filter(|told| **told == event).count() as u64;
-        let adds = [Added::Queued, Added::Coalesced, Added::Deferred, Added::Rejected, Added::Delayed];
-        let counted = [stats.pushed, stats.coalesced, stats.deferred, stats.rejected, stats.delays];
-        assert_eq!(adds.map(|added| told(Event::Added(added))), counted, "{policy:?}");
-        let counted = [stats.handed_out, stats.handed_out, stats.given_up, stats.panics];
-        assert_eq!([Event::HandedOut, Event::Done, Event::GivenUp, Event::Panicked].map(told), counted, "{policy:?}");
-        assert_eq!((stats.processing, stats.len, stats.adds(), stats.depth()), (0, 0, stats.handed_out, 0));
-        let Metrics { work_duration, queue_duration, .. } = queue.inspect().metrics();
-        assert_eq!([work_duration.count(), queue_duration.count()], [stats.handed_out; 2]);
-        assert_eq!(tally.panicked, stats.panics);
-        // Every add is counted once: by producers, by workers, by delays that expire, and by cancels that release an add.
-        let calls = calls + tally.requeued + tally.retried + tally.refused;
-        let all = stats.pushed + stats.coalesced + stats.deferred + stats.rejected + stats.delays - stats.expired;
-        if policy == DelayedAdd::Strict {
-            assert!(all >= calls, "{all} of {calls}");
-        } else {
-            assert_eq!(all, calls);
-        }
-    }
-}
 
 // ---- observers that panic ----
 
@@ -584,6 +515,7 @@ histogram workqueue_work_duration_seconds{name=pods} 3
             change_every_series(&queue, &clock);
         });
         assert_eq!(exporter.text(), SERIES);
+        assert_eq!(MetricsObserver::new().interval(), Some(500 * MS), "as often as client-go");
         let described = std::mem::take(&mut exporter.0.lock().unwrap().described);
         let names: BTreeSet<_> = SERIES.lines().map(|line| line.split_once('{').unwrap().0).collect();
         assert!(
@@ -608,6 +540,31 @@ histogram workqueue_work_duration_seconds{name=pods} 3
         let (_, sum) = exporter.histogram("workqueue_queue_duration_seconds{name=pods}");
         assert!((sum / 8.0 - 1.0).abs() < 0.0625, "{sum}");
         assert_eq!(exporter.histogram("workqueue_work_duration_seconds{name=pods}"), (3, 0.0));
+    }
+
+    /// The dashboard of `examples/grafana/` shows each series, no other one, and only those of the chosen queues.
+    #[test]
+    fn the_dashboard_shows_exactly_what_is_exported() {
+        let dashboard = include_str!("../examples/grafana/keyqueue.json");
+        let dashboard: serde_json::Value = serde_json::from_str(dashboard).expect("it is JSON");
+        let picture = include_str!("../examples/grafana/keyqueue.svg");
+        let mut shown = BTreeSet::new();
+        for panel in dashboard["panels"].as_array().expect("a list") {
+            let title = panel["title"].as_str().expect("a title");
+            assert!(picture.contains(&format!(">{title}</text>")), "{title}: draw it with examples/grafana/picture.py");
+            for target in panel["targets"].as_array().into_iter().flatten() {
+                let expression = target["expr"].as_str().expect("text");
+                let words = expression.split(|c: char| !c.is_ascii_lowercase() && c != '_');
+                for metric in words.filter(|word| word.starts_with("workqueue_")) {
+                    assert!(expression.contains(&format!(r#"{metric}{{name=~"$name"}}"#)), "{title}: all queues");
+                    shown.insert(metric.trim_end_matches("_bucket"));
+                }
+            }
+        }
+        let exported = SERIES.lines().map(|line| line.split([' ', '{']).nth(1).unwrap());
+        assert_eq!(shown, exported.collect());
+        let chosen = dashboard["templating"]["list"].as_array().expect("a list").iter().map(|list| &list["definition"]);
+        assert!(chosen.into_iter().any(|from| from == "label_values(workqueue_depth, name)"));
     }
 
     /// One loop handles all queued keys. Key `n` has the outcome `n` in each run.

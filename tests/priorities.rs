@@ -8,42 +8,13 @@
 //! * After a shut-down the queued keys are handed out first, as in client-go (theirs returns at once, and drops them).
 //! * Lower levels are handed out now and then, unless the queue is strict (theirs starve: controller-runtime#3496).
 
-mod support {
-    pub(crate) mod manual;
-}
-
 use keyqueue::{AddOptions, Added, Priority, WorkQueue};
 use std::collections::HashMap;
 use std::thread;
 use std::time::Duration;
-use support::manual::manual;
 
 const fn at(priority: i8) -> AddOptions {
     AddOptions::new().priority(Priority(priority))
-}
-
-/// A get and a shut-down meet, with keys of many priorities: every thread returns. (controller-runtime#3538 is a deadlock there.)
-#[test]
-fn a_shut_down_releases_all_threads() {
-    for round in 0..50 {
-        let queue = WorkQueue::builder().shards(if round % 2 == 0 { 1 } else { 4 }).build();
-        thread::scope(|scope| {
-            for seed in 0..8 {
-                let queue = &queue;
-                scope.spawn(move || {
-                    let mut random = fastrand::Rng::with_seed(seed + 8 * round);
-                    loop {
-                        queue.add_with(random.u16(0..1000), at(random.i8(0..100)));
-                        if queue.get().is_none() {
-                            return;
-                        }
-                    }
-                });
-            }
-            thread::sleep(Duration::from_millis(1));
-            queue.shut_down();
-        });
-    }
 }
 
 /// Over 300 000 hand-outs, with three lower levels and a highest one that never ends, each lower level gets its part (P19).
@@ -92,41 +63,6 @@ fn a_raised_key_is_found_in_any_shard() {
     }
 }
 
-/// Metrics by level: what is queued, and how long keys of each priority have waited.
-#[test]
-fn metrics_count_each_level() {
-    for shards in [1, 4] {
-        let (builder, time) = manual(WorkQueue::builder().shards(shards).measure(true));
-        let queue = builder.build();
-        let wait = |ms| time.advance(Duration::from_millis(ms));
-        queue.add(1);
-        wait(1);
-        queue.get().unwrap().done();
-        assert_eq!(queue.inspect().metrics().levels, [], "no priority was given");
-        // Each level's keys wait for a time that tells the level. Key 1000 is raised after half of it.
-        for priority in [-100, 0, 100] {
-            let time = (priority / 10 + 20) as u64;
-            (0..100).for_each(|key| _ = queue.add_with(key, at(priority)));
-            queue.add_with(1000, at(priority - 1));
-            wait(time / 2);
-            queue.add_with(1000, at(priority));
-            assert_eq!(queue.inspect().metrics().levels.iter().map(|level| level.len).sum::<usize>(), 101);
-            wait(time - time / 2);
-            while let Ok(item) = queue.try_get() {
-                item.done();
-            }
-        }
-        let metrics = queue.inspect().metrics();
-        let count = |level: &keyqueue::observe::LevelMetrics| {
-            let waited = &level.queue_duration;
-            (level.priority.0, level.len, waited.count(), waited.sum().as_millis())
-        };
-        let levels: Vec<_> = metrics.levels.iter().map(count).collect();
-        assert_eq!(levels, [(100, 0, 101, 3030), (0, 0, 102, 2021), (-100, 0, 101, 1010)]);
-        assert_eq!((metrics.queue_duration.count(), metrics.queue_duration.sum().as_millis()), (304, 6061));
-    }
-}
-
 /// Where keys come fast, one add in eight is measured; not in a queue with priorities, where a rare key would get the wait of another one.
 #[test]
 fn each_wait_of_a_rare_priority_is_measured() {
@@ -155,36 +91,5 @@ fn each_wait_of_a_rare_priority_is_measured() {
         let high = &metrics.levels[0].queue_duration;
         assert!((10..=11).contains(&high.count()) && high.sum() >= 10 * wait, "{metrics:?}");
         assert_eq!(metrics.queue_duration.count(), metrics.stats.handed_out, "{metrics:?}");
-    }
-}
-
-/// `Eq` panics in the first add with a priority, with one shard and several: the queue stays a whole one, with levels and without.
-#[test]
-fn an_eq_that_panics_in_the_first_priority() {
-    use std::hash::{Hash, Hasher};
-    use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-    /// All are in one bucket. A comparison with `u32::MAX` panics.
-    #[derive(Debug, Eq, Clone)]
-    struct Key(u32);
-    impl Hash for Key {
-        fn hash<H: Hasher>(&self, _: &mut H) {}
-    }
-    impl PartialEq for Key {
-        fn eq(&self, other: &Self) -> bool {
-            if self.0.max(other.0) == u32::MAX {
-                resume_unwind(Box::new("Eq")) // without a message
-            }
-            self.0 == other.0
-        }
-    }
-    for shards in [1, 4] {
-        let queue = WorkQueue::builder().shards(shards).build();
-        queue.add(Key(0));
-        catch_unwind(AssertUnwindSafe(|| queue.add_with(Key(u32::MAX), at(100)))).expect_err("Eq panics");
-        assert_eq!((queue.len(), queue.add(Key(1)), queue.add(Key(0))), (1, Added::Queued, Added::Coalesced));
-        queue.add_with(Key(2), at(100));
-        queue.add_with(Key(1), at(50));
-        let order: Vec<u32> = std::iter::from_fn(|| queue.try_get().ok().map(|item| item.0)).collect();
-        assert_eq!(order, [2, 1, 0], "{shards} shards");
     }
 }

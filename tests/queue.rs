@@ -1,5 +1,5 @@
-//! What the plain queue of `reference/` does not see: time-outs of calls that block, which getter is woken, when keys and wakers are dropped,
-//! what is printed, unusual keys, and keys and wakers whose code uses the queue (P13, P17). That no add and no wake-up is lost with threads and
+//! What the plain queue of `reference/` does not see: time-outs of calls that block, which getter is woken, when keys are dropped, what is
+//! printed, unusual keys, and keys whose code uses the queue (P13, P17). That no add and no wake-up is lost with threads and
 //! tasks in any form of waiting is in `delays_stress.rs`.
 
 mod support {
@@ -16,11 +16,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, mpsc};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 use support::keys::With;
-use support::tasks::{Calls, panicking_waker, poll};
+use support::tasks::{Calls, poll};
 use support::until::wait_until;
 
 /// Runs `f`, which panics, and swallows the panic.
@@ -65,24 +65,6 @@ fn get_timeout_with_a_huge_timeout_waits_for_a_key_or_the_shut_down() {
 }
 
 // ---- adding ----
-
-#[test]
-fn add_all_wakes_one_getter_for_each_key() {
-    let queue = WorkQueue::<i32>::new();
-    // Each getter holds its key until the end, so four wake-ups are needed.
-    let held = Mutex::new(Vec::new());
-    thread::scope(|s| {
-        for _ in 0..4 {
-            s.spawn(|| {
-                let item = queue.get().unwrap();
-                held.lock().unwrap().push(item.into_owned());
-            });
-        }
-        wait_until(|| queue.stats().waiters == 4);
-        assert_eq!(queue.add_all(0..4), 4);
-        wait_until(|| held.lock().unwrap().len() == 4);
-    });
-}
 
 #[test]
 fn a_woken_task_that_is_not_polled_does_not_keep_a_batch_from_the_threads() {
@@ -136,33 +118,6 @@ fn owned_items_are_static() {
 }
 
 #[test]
-fn a_future_drops_a_waker_that_it_no_longer_needs() {
-    let queue = WorkQueue::<u8>::new();
-    let (old, new) = (Arc::<Calls>::default(), Arc::<Calls>::default());
-    {
-        let mut get = pin!(queue.get_async());
-        assert!(poll(get.as_mut(), &old).is_pending());
-        assert!(poll(get.as_mut(), &new).is_pending());
-        assert_eq!((Arc::strong_count(&old), Arc::strong_count(&new)), (1, 2), "it keeps the last one");
-    }
-    assert_eq!(Arc::strong_count(&new), 1, "the future is dropped");
-}
-
-#[test]
-fn a_future_woken_in_vain_keeps_its_position() {
-    let queue = WorkQueue::new();
-    let [first, second] = [(); 2].map(|()| Arc::<Calls>::default());
-    let (mut a, mut b) = (pin!(queue.get_async()), pin!(queue.get_async()));
-    assert!(poll(a.as_mut(), &first).is_pending());
-    assert!(poll(b.as_mut(), &second).is_pending());
-    queue.add(1);
-    queue.try_get().unwrap().done();
-    assert!(poll(a.as_mut(), &first).is_pending(), "another getter took the key");
-    queue.add(2);
-    assert_eq!((first.count(), second.count()), (2, 0));
-}
-
-#[test]
 #[should_panic(expected = "polled after it was ready")]
 fn polling_a_future_after_it_was_ready_panics() {
     let queue = WorkQueue::<u8>::new();
@@ -171,23 +126,6 @@ fn polling_a_future_after_it_was_ready_panics() {
     let mut get = pin!(queue.get_async());
     assert!(poll(get.as_mut(), &calls).is_ready());
     let _ = poll(get.as_mut(), &calls);
-}
-
-/// The queue ends with its last handle, which may be an owned item, and drops the keys that it has.
-#[test]
-fn the_last_handle_drops_the_queued_keys() {
-    let key = Arc::new(7);
-    let queue = WorkQueue::new();
-    let other = queue.clone();
-    queue.add(Arc::clone(&key));
-    drop(queue);
-    assert_eq!((other.len(), Arc::strong_count(&key)), (1, 2));
-    let item = other.get_owned().unwrap();
-    other.add(Arc::clone(&key));
-    drop(other);
-    assert_eq!(Arc::strong_count(&key), 2);
-    drop(item);
-    assert_eq!(Arc::strong_count(&key), 1, "it was dirty: queued again, and dropped with the queue");
 }
 
 // ---- messages and settings ----
@@ -346,79 +284,6 @@ fn a_key_may_use_its_queue_when_it_is_dropped() {
     queue.add(key(4));
     assert_eq!(queue.shut_down_with_drain_timeout(Duration::ZERO), Ok(()));
     *shared.lock().unwrap() = None;
-}
-
-/// A waker that uses the queue when it is called and when it is dropped.
-struct ReentrantWaker {
-    queue: WorkQueue<u8>,
-    called: AtomicBool,
-}
-
-impl Wake for ReentrantWaker {
-    fn wake(self: Arc<Self>) {
-        self.called.store(true, Ordering::SeqCst);
-        self.queue.add(1);
-        let _ = self.queue.stats();
-    }
-}
-
-impl Drop for ReentrantWaker {
-    fn drop(&mut self) {
-        let _ = self.queue.stats();
-    }
-}
-
-#[test]
-fn a_waker_may_use_the_queue() {
-    // Wakers are called and dropped without a lock, at every place where that happens (P17).
-    let queue = WorkQueue::new();
-    let waker = || Waker::from(Arc::new(ReentrantWaker { queue: queue.clone(), called: AtomicBool::new(false) }));
-    for _ in 0..3 {
-        let mut get = Box::pin(queue.get_async());
-        assert!(get.as_mut().poll(&mut Context::from_waker(&waker())).is_pending());
-        assert!(get.as_mut().poll(&mut Context::from_waker(&waker())).is_pending());
-        queue.add(1);
-        assert!(get.as_mut().poll(&mut Context::from_waker(&waker())).is_ready());
-    }
-    let mut get = Box::pin(queue.get_async());
-    assert!(get.as_mut().poll(&mut Context::from_waker(&waker())).is_pending());
-    drop(get);
-    let mut get = Box::pin(queue.get_async());
-    let reentrant = Arc::new(ReentrantWaker { queue: queue.clone(), called: AtomicBool::new(false) });
-    assert!(get.as_mut().poll(&mut Context::from_waker(&Waker::from(Arc::clone(&reentrant)))).is_pending());
-    queue.shut_down();
-    assert!(reentrant.called.load(Ordering::SeqCst));
-}
-
-/// A future that waits for a key, with a waker that panics.
-fn waiting_with_a_bad_waker(queue: &WorkQueue<u8>) -> std::pin::Pin<Box<keyqueue::GetAsync<'_, u8>>> {
-    let mut get = Box::pin(queue.get_async());
-    assert!(get.as_mut().poll(&mut Context::from_waker(&panicking_waker())).is_pending());
-    get
-}
-
-/// Each added key is handed to a worker, whatever number of wakers panic meanwhile.
-#[test]
-fn keys_are_handed_out_even_if_many_wakers_panic() {
-    let queue = WorkQueue::new();
-    let waiters: Vec<_> = (0..20).map(|_| waiting_with_a_bad_waker(&queue)).collect();
-    assert_eq!(queue.add_all([1, 2, 3]), 3);
-    let worked = thread::scope(|s| {
-        let workers = queue.workers().build();
-        let worker = s.spawn({
-            let (workers, worked) = (workers.clone(), Mutex::new(Vec::new()));
-            move || {
-                workers.run(|item: &keyqueue::Item<'_, u8>| worked.lock().unwrap().push(**item));
-                worked.into_inner().unwrap()
-            }
-        });
-        assert!(workers.drain().is_empty());
-        worker.join().unwrap()
-    });
-    assert_eq!(worked, [1, 2, 3]);
-    let stats = queue.stats();
-    assert_eq!((stats.handed_out, stats.panics, stats.caught_panics), (3, 0, 20));
-    drop(waiters);
 }
 
 /// A waker that panics when it is dropped.

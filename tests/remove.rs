@@ -16,14 +16,12 @@ use keyqueue::{AddOptions, Added, Equivalent, Item, Leftover, Priority, WorkQueu
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::ready;
 use std::hash::{Hash, Hasher};
-use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 use support::manual::manual;
 use support::modes::{Key, MODES};
-use support::tasks::{Calls, poll};
 use support::until::wait_until;
 use support::within::within_30_s;
 
@@ -64,26 +62,6 @@ fn keys_of_a_long_line_are_taken_back() {
         let stats = queue.stats();
         assert_eq!((stats.taken, stats.depth(), stats.handed_out), (3333, 0, expected.len() as u64));
     }
-}
-
-/// Tasks in `until_dirty` are woken for each add that comes after one was taken back, also if they were not polled in between.
-#[test]
-fn until_dirty_is_woken_for_each_add_beside_remove() {
-    let queue = WorkQueue::new();
-    queue.add(1);
-    let item = queue.get().unwrap();
-    let [polled, late] = [(); 2].map(|()| Arc::<Calls>::default());
-    let (mut first, mut second) = (pin!(item.until_dirty()), pin!(item.until_dirty()));
-    assert!(poll(first.as_mut(), &polled).is_pending() && poll(second.as_mut(), &late).is_pending());
-    for n in 1..4 {
-        assert_eq!(queue.add(1), Added::Deferred);
-        assert!(queue.remove(&1));
-        assert_eq!(polled.count(), n);
-        assert!(poll(first.as_mut(), &polled).is_pending(), "the key is clean");
-    }
-    queue.add(1);
-    assert_eq!((polled.count(), late.count()), (4, 1), "one wake-up for each poll");
-    assert!(poll(first, &polled).is_ready() && poll(second, &late).is_ready());
 }
 
 // ---- beside the ways to stop ----

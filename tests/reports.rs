@@ -2,8 +2,8 @@
 //!
 //! Checks: the queue reports while keys are queued, processing or delayed, once more when there are none, and then not until the next
 //! add; by its thread and by `turn`, with one shard and with several; after a shut-down until the last key is done. The reports
-//! keep nothing alive, and an observer that panics stops neither them nor delays. `MetricsObserver` exports client-go's gauges
-//! while a handler runs, and nobody has started a reporter. That no thread runs after the last report is in `tests/idle.rs`.
+//! keep nothing alive, and an observer that panics stops neither them nor delays. That no thread runs after the last report is in
+//! `tests/idle.rs`.
 
 use keyqueue::observe::{Metrics, Observer};
 use keyqueue::{Added, Clock, Driver, MockClock, WorkQueue};
@@ -254,88 +254,5 @@ fn an_observer_that_panics_is_called_again() {
         assert_eq!(reports.recv_timeout(LONG), Ok((1, 0, 1)));
         assert!(advance().is_ok());
         assert_eq!(reports.recv_timeout(LONG), Ok((2, 0, 0)), "delays expire before the report");
-    }
-}
-
-/// What client-go's `updateUnfinishedWorkLoop` does: nobody starts a reporter.
-#[cfg(feature = "metrics")]
-mod exported {
-    use super::*;
-    use keyqueue::Outcome;
-    use keyqueue::observe::MetricsObserver;
-    use metrics::{Counter, Gauge, GaugeFn, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit};
-    use std::sync::Arc;
-
-    /// An exporter that sends each value of two gauges.
-    struct Exporter(Sender<(&'static str, f64)>);
-
-    const GAUGES: [&str; 2] = ["workqueue_unfinished_work_seconds", "workqueue_longest_running_processor_seconds"];
-
-    struct One(Sender<(&'static str, f64)>, &'static str);
-
-    impl GaugeFn for One {
-        fn increment(&self, _: f64) {}
-        fn decrement(&self, _: f64) {}
-        fn set(&self, value: f64) {
-            _ = self.0.send((self.1, value));
-        }
-    }
-
-    impl Recorder for Exporter {
-        fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-        fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-        fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-
-        fn register_counter(&self, _: &Key, _: &Metadata<'_>) -> Counter {
-            Counter::noop()
-        }
-
-        fn register_gauge(&self, key: &Key, _: &Metadata<'_>) -> Gauge {
-            match GAUGES.into_iter().find(|name| *name == key.name()) {
-                Some(name) => Gauge::from_arc(Arc::new(One(self.0.clone(), name))),
-                None => Gauge::noop(),
-            }
-        }
-
-        fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
-            Histogram::noop()
-        }
-    }
-
-    /// A handler runs for three intervals, and both gauges grow by one each time. Then they are 0.
-    #[test]
-    fn a_long_handler_is_seen_while_it_runs_and_no_reporter_was_started() {
-        let (send, gauges) = mpsc::channel();
-        metrics::set_global_recorder(Exporter(send)).expect("the only one of this process");
-        let (clock, time) = Clock::mock();
-        let queue = WorkQueue::builder().name("pods").clock(clock).observer(MetricsObserver::new()).build();
-        let ((begun, begins), (end, ends)) = (mpsc::channel(), mpsc::channel::<()>());
-        let ends = std::sync::Mutex::new(ends);
-        let workers = queue.workers().spawn(1, move |_| {
-            begun.send(()).unwrap();
-            ends.lock().unwrap().recv().unwrap();
-            Outcome::Success
-        });
-        queue.add("pod-1");
-        begins.recv().unwrap();
-        let next = || {
-            GAUGES.map(|name| (name, gauges.recv_timeout(LONG).expect("both gauges are set"))).map(
-                |(name, (is, value))| {
-                    assert_eq!(name, is);
-                    value
-                },
-            )
-        };
-        for n in 1..=3 {
-            time.advance(INTERVAL);
-            assert_eq!(next(), [0.5 * f64::from(n); 2]);
-        }
-        end.send(()).unwrap();
-        while queue.processing_len() > 0 {
-            std::thread::yield_now();
-        }
-        time.advance(INTERVAL);
-        assert_eq!(next(), [0.0; 2], "once more");
-        drop(workers);
     }
 }

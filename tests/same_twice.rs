@@ -7,6 +7,11 @@
 //!     └──▶ the same after another queue was used, and at its address ───────╜
 //! ```
 
+mod support {
+    pub(crate) mod tasks;
+}
+
+use fastrand::Rng;
 use futures_util::FutureExt;
 use keyqueue::rate_limiter::{Bucket, DedupingBucket, ItemExponentialFailure, MaxOf};
 use keyqueue::{AddOptions, Clock, DelayConflict, Driver, GetAsync, OwnedItem, Priority, WorkQueue};
@@ -14,9 +19,10 @@ use std::fmt::{Debug, Write};
 use std::pin::Pin;
 use std::process::Command;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::task::{Context, Poll, Wake, Waker};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Poll;
 use std::time::Duration;
+use support::tasks::{Calls, poll};
 
 const STEPS: usize = 100_000;
 const SEED: u64 = 41;
@@ -42,26 +48,6 @@ impl Write for Log {
 impl Log {
     fn note(&mut self, what: &str, seen: impl Debug) {
         writeln!(self, "{what} {seen:?}").unwrap();
-    }
-}
-
-/// Counts how often it was called.
-#[derive(Default)]
-struct Called(AtomicUsize);
-
-impl Wake for Called {
-    fn wake(self: Arc<Self>) {
-        self.0.fetch_add(1, Ordering::Relaxed);
-    }
-}
-
-/// The steps are drawn from a generator of their own.
-struct Steps(u64);
-
-impl Steps {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % n
     }
 }
 
@@ -93,21 +79,20 @@ fn life(ordered: bool) -> u64 {
     let time = Arc::new(AtomicU64::new(0));
     let queue = &queue(&time, ordered);
     let mut log = Log { hash: 0xCBF2_9CE4_8422_2325, shown: std::env::var_os("LOG").is_some() };
-    let mut steps = Steps(1);
+    let mut steps = Rng::with_seed(1);
     let mut held: Vec<OwnedItem<Key>> = Vec::new();
-    let called = Arc::new(Called::default());
-    let waker = Waker::from(Arc::clone(&called));
+    let called = Arc::new(Calls::default());
     let mut waiters: Vec<Pin<Box<GetAsync<'_, Key>>>> = Vec::new();
     // Each shard has keys: a thread that begins elsewhere gets other keys.
     queue.add_all((0..200).map(|n| n.to_string()));
     for step in 0..STEPS {
-        let key = format!("{} {}", ["a", "b", "c", "d", "e"][steps.below(5) as usize], steps.below(1000));
-        let delay = Duration::from_nanos(steps.below(1_000_000));
+        let key = format!("{} {}", ["a", "b", "c", "d", "e"][steps.u64(..5) as usize], steps.u64(..1000));
+        let delay = Duration::from_nanos(steps.u64(..1_000_000));
         let at = |held: &Vec<_>, n: u64| (!held.is_empty()).then(|| n as usize % held.len());
-        match steps.below(16) {
+        match steps.u64(..16) {
             0..4 => log.note("add", queue.add(key)),
             4 if ordered => {
-                let priority = Priority([-100, -1, 0, 0, 7, 100][steps.below(6) as usize]);
+                let priority = Priority([-100, -1, 0, 0, 7, 100][steps.u64(..6) as usize]);
                 log.note("priority", queue.add_with(key, AddOptions::new().priority(priority)));
             }
             4 | 5 => {
@@ -122,9 +107,9 @@ fn life(ordered: bool) -> u64 {
                 Err(error) => log.note("get", error),
             },
             11 | 12 => {
-                if let Some(at) = at(&held, steps.below(64)) {
+                if let Some(at) = at(&held, steps.u64(..64)) {
                     let item = held.swap_remove(at);
-                    match steps.below(4) {
+                    match steps.u64(..4) {
                         0 => item.succeed(),
                         1 => log.note("requeue", item.requeue_after(delay)),
                         _ => log.note("retry", item.retry()),
@@ -132,13 +117,13 @@ fn life(ordered: bool) -> u64 {
                 }
             }
             13 => {
-                time.fetch_add(steps.below(100_000), Ordering::Relaxed);
+                time.fetch_add(steps.u64(..100_000), Ordering::Relaxed);
                 log.note("turn", queue.turn());
             }
             14 if waiters.len() < 4 => waiters.push(Box::pin(queue.get_async())),
             _ => log.note("cancel", queue.cancel(&key)),
         }
-        waiters.retain_mut(|waiter| match waiter.as_mut().poll(&mut Context::from_waker(&waker)) {
+        waiters.retain_mut(|waiter| match poll(waiter.as_mut(), &called) {
             Poll::Ready(item) => {
                 let item = item.expect("it is not shut down");
                 log.note("waiter", item.key());
@@ -148,7 +133,7 @@ fn life(ordered: bool) -> u64 {
             Poll::Pending => true,
         });
         if step % 1000 == 999 {
-            log.note("called", called.0.load(Ordering::Relaxed));
+            log.note("called", called.count());
             log.note("stats", queue.stats());
             log.note("groups", queue.inspect().groups());
             log.note("levels", queue.inspect().levels());

@@ -42,19 +42,3 @@ fn a_key_is_overtaken_by_a_bounded_number_of_later_ones() {
         assert!(worst <= (shards + 2) * 64, "{shards} shards, {keys} keys: {worst}");
     }
 }
-
-/// The keys of one shard are first in, first out: each worker of a queue with one thread sees them in the order of the adds.
-#[test]
-fn a_key_that_is_added_again_goes_to_the_back_of_its_shard() {
-    let queue = sharded(4);
-    (0..400).for_each(|key| _ = queue.add(key));
-    let mut times = vec![0; 400];
-    for _ in 0..40_000 {
-        let item = queue.try_get().unwrap();
-        times[*item as usize] += 1;
-        queue.add(*item);
-    }
-    // Nobody starves: each shard's turn comes, and each key's turn in its shard.
-    let (least, most) = (times.iter().min().unwrap(), times.iter().max().unwrap());
-    assert!(*least >= 40 && *most <= 250, "{least} to {most}");
-}

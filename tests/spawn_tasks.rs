@@ -9,7 +9,7 @@ mod support {
     pub(crate) mod within;
 }
 
-use keyqueue::{AddOptions, Added, Item, Leftover, OnPanic, Outcome, Stats, Tally, WorkQueue, Workers};
+use keyqueue::{AddOptions, Added, Item, OnPanic, Outcome, Stats, Tally, WorkQueue};
 use std::future::{Future, pending, ready};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -251,42 +251,6 @@ struct SetOnDrop(Arc<AtomicBool>);
 impl Drop for SetOnDrop {
     fn drop(&mut self) {
         self.0.store(true, Ordering::SeqCst);
-    }
-}
-
-/// Drains without a deadline wait for a task that hangs. They end when the runtime is dropped, as the task's key is done then.
-#[test]
-fn the_drop_of_the_runtime_ends_drains() {
-    type Drain = fn(&Workers<u32>) -> Leftover<u32>;
-    let calls: [[Drain; 2]; 2] =
-        [[Workers::drain, Workers::drain], [Workers::drain, |workers| workers.drain_timeout(Duration::MAX)]];
-    for calls in calls {
-        within_30_s(move || {
-            let runtime = runtime(0);
-            let queue = WorkQueue::new();
-            let workers = queue.workers().build();
-            {
-                let _in_it = runtime.enter();
-                workers.spawn_tasks(2, |_| Box::pin(pending::<()>()));
-            }
-            queue.add_all([1]);
-            runtime.block_on(until(|| queue.processing_len() == 1));
-            queue.add(1);
-            let drains = calls.map(|call: Drain| {
-                let workers = workers.clone();
-                thread::spawn(move || call(&workers))
-            });
-            while queue.stats().drainers < 2 {
-                thread::yield_now();
-            }
-            drop(runtime);
-            // The key was added again, and no loop is left: `remove` takes it back, and the drains end.
-            while queue.is_empty() {
-                thread::yield_now();
-            }
-            assert!(queue.remove(&1));
-            drains.into_iter().for_each(|drain| assert!(drain.join().unwrap().is_empty()));
-        });
     }
 }
 

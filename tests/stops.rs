@@ -3,9 +3,10 @@
 //! threads; stops of tasks: `spawn_tasks.rs`.
 //!
 //! Checks: each way to stop returns although groups are full; each accepted key is handed out to its end, or in one list of the
-//! [`Leftover`]; the lists are in the order of the queue.
+//! [`Leftover`]; the list of queued keys is in the order of their age.
 
 mod support {
+    pub(crate) mod modes;
     pub(crate) mod within;
 }
 
@@ -18,29 +19,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Barrier, Mutex, OnceLock, mpsc};
 use std::thread;
 use std::time::Duration;
+use support::modes::{Key, MODES};
 use support::within::within_30_s;
 
-/// The first number is the group.
-type Key = (u32, u32);
-
 const MS: Duration = Duration::from_millis(1);
-
-/// The orders of a queue, by name.
-type Mode = (&'static str, fn() -> WorkQueueBuilder<Key>);
-
-fn modes() -> Vec<Mode> {
-    fn fair() -> WorkQueueBuilder<Key> {
-        WorkQueue::builder().fair_by(|key: &Key| key.0)
-    }
-    vec![
-        ("plain", WorkQueue::builder),
-        ("4 shards", || WorkQueue::builder().shards(4)),
-        ("groups", fair),
-        ("groups, 4 shards", || fair().shards(4)),
-        ("limit 1", || fair().max_processing_per_group(1)),
-        ("limit 2", || fair().max_processing_per_group(2)),
-    ]
-}
 
 /// Adds keys of three groups, some with priorities.
 fn add_some(queue: &WorkQueue<Key>, priorities: bool) -> BTreeSet<Key> {
@@ -95,7 +77,7 @@ const STOPS: [(&str, Stop); 3] = [
 
 #[test]
 fn each_way_to_stop_threads_returns_although_groups_are_full() {
-    for (mode, builder) in modes() {
+    for (mode, builder) in MODES {
         for (stop_name, stop) in STOPS {
             for priorities in [false, true] {
                 let case = format!("{mode}, {stop_name}, priorities: {priorities}");
@@ -154,7 +136,7 @@ fn wait_for(workers: &OnceLock<Workers<Key>>) -> &Workers<Key> {
 
 #[test]
 fn a_handler_may_stop_its_workers_although_its_group_is_full() {
-    for (mode, builder) in modes() {
+    for (mode, builder) in MODES {
         let queue = builder().build();
         let keys = add_some(&queue, false);
         let (send, receive) = mpsc::channel();
@@ -169,34 +151,10 @@ fn a_handler_may_stop_its_workers_although_its_group_is_full() {
     }
 }
 
-/// Priorities first, groups take turns according to their weights, full groups too; a queue without groups is first in, first out.
+/// With several shards by age, as far as it is known: one of 64 pushes of a shard reads the time. (With one shard the reference compares the
+/// order with that of the hand-outs.)
 #[test]
-fn queued_keys_are_returned_in_the_order_of_their_hand_outs() {
-    type Build = fn() -> WorkQueueBuilder<Key>;
-    let builders: [Build; 4] = [
-        WorkQueue::builder,
-        || WorkQueue::builder().strict_priorities(true),
-        || WorkQueue::builder().strict_priorities(true).fair_by(|key: &Key| key.0),
-        || WorkQueue::builder().strict_priorities(true).fair_by(|key: &Key| key.0).group_weight(|key| 1 + key.0),
-    ];
-    for (number, builder) in builders.into_iter().enumerate() {
-        let fill = |queue: &WorkQueue<Key>| {
-            for n in 0..40 {
-                let key = ((n / 8) % 3, n);
-                if number > 0 && n % 5 == 0 {
-                    queue.add_with(key, AddOptions::new().priority(Priority(n as i8 % 3)));
-                } else {
-                    queue.add(key);
-                }
-            }
-        };
-        let queues = [builder().build(), builder().build()];
-        queues.iter().for_each(fill);
-        let handed_out: Vec<_> = std::iter::from_fn(|| queues[0].try_get().ok().map(|item| *item)).collect();
-        assert_eq!(handed_out.len(), 40);
-        assert_eq!(queues[1].workers().build().stop().queued, handed_out, "{number}");
-    }
-    // With several shards by age, as far as it is known: one of 64 pushes of a shard reads the time.
+fn queued_keys_of_several_shards_are_returned_by_age() {
     let queue = WorkQueue::builder().shards(8).build();
     queue.add_all((0..10_000).map(|n| (0, n)));
     let queued = queue.workers().build().stop().queued;
@@ -253,7 +211,7 @@ struct Notes {
 #[test]
 fn a_stop_under_load_loses_no_key() {
     for round in 0..6 {
-        for (mode, builder) in modes() {
+        for (mode, builder) in MODES {
             for priorities in [false, true] {
                 stop_under_load(&format!("{mode}, priorities: {priorities}"), builder, priorities, round);
             }

@@ -107,26 +107,6 @@ fn a_panic_of_foreign_code_takes_nothing_or_loses_nothing() {
     assert_eq!((taken.queued.len(), taken.delayed.len(), queue.stats().caught_panics), (900, 500, 1));
 }
 
-/// The first of three keys that match is handed out before it is taken. The queue's clone of it is dropped, and that panics.
-#[test]
-fn a_clone_whose_drop_panics_loses_no_other_key() {
-    let queue = WorkQueue::new();
-    queue.add_all((1..=3).map(Fragile));
-    let mut held = Vec::new();
-    let taken = catch_unwind(AssertUnwindSafe(|| {
-        queue.take_where(|key| {
-            if key.0 == 3 {
-                held.extend(queue.try_get());
-                DROP_PANICS.set(Some(1));
-            }
-            true
-        })
-    }));
-    assert_eq!(DROP_PANICS.take(), None);
-    let returned = taken.map_or(0, |left| left.queued.len());
-    assert_eq!(queue.len() + returned + held.len(), 3, "keys are lost");
-}
-
 #[test]
 fn the_predicate_may_use_the_queue() {
     let (queue, _) = manual_queue();

@@ -167,31 +167,6 @@ fn zero_threads_are_an_error() {
 }
 
 #[test]
-fn a_handler_may_change_captured_state() {
-    let queue = no_backoff().build();
-    queue.add_all(0..3);
-    queue.shut_down();
-    let workers = queue.workers().build();
-    let mut seen = Vec::new();
-    workers.run(|item: &Item<'_, u32>| {
-        seen.push(**item);
-        if seen.len() == 2 {
-            resume_unwind(Box::new(())); // the captured state survives the panic
-        }
-    });
-    assert_eq!(seen, [0, 1, 2]);
-    let queue = no_backoff().build();
-    queue.add_all(0..3);
-    queue.shut_down();
-    let mut runs = 0;
-    block_on(queue.workers().build().run_async(async |_: &Item<'_, u32>| {
-        yield_once().await;
-        runs += 1;
-    }));
-    assert_eq!(runs, 3);
-}
-
-#[test]
 fn each_join_waits_for_the_loops_of_all_handles() {
     let queue = WorkQueue::<u32>::new();
     let workers = queue.workers().spawn(2, |_: &Item<'_, u32>| ()).unwrap();

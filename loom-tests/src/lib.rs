@@ -7,11 +7,11 @@ compile_error!(
 );
 
 #[cfg(loom)]
-pub use self::model::{Nosy, Tally, check, check_full, check_panics, check_with, fail, ns, rest, with};
+pub use self::model::{Nosy, Tally, check, check_full, check_panics, check_with, fail, manual, ns, pairs, rest, with};
 
 #[cfg(loom)]
 mod model {
-    use keyqueue::WorkQueue;
+    use keyqueue::{Clock, DelayedKey, Driver, MockClock, WorkQueue, WorkQueueBuilder};
     use loom::thread::{self, JoinHandle};
     use std::cell::Cell;
     use std::hash::{Hash, Hasher};
@@ -143,6 +143,17 @@ mod model {
     pub fn with<T: Clone + 'static, R: 'static>(handle: &T, run: impl FnOnce(&T) -> R + 'static) -> JoinHandle<R> {
         let handle = handle.clone();
         thread::spawn(move || run(&handle))
+    }
+
+    /// The settings of a queue without a driver, which expires delays when a thread calls `turn`; and its clock.
+    pub fn manual<K: Hash + Eq + Clone + Send + Sync + 'static>() -> (WorkQueueBuilder<K>, MockClock) {
+        let (clock, time) = Clock::mock();
+        (WorkQueue::builder().clock(clock).driver(Driver::Manual), time)
+    }
+
+    /// The keys, and the times that were left.
+    pub fn pairs<K>(delayed: impl IntoIterator<Item = DelayedKey<K>>) -> Vec<(K, Duration)> {
+        delayed.into_iter().map(|delayed| (delayed.key, delayed.left)).collect()
     }
 
     /// Takes all queued keys, in order.

@@ -5,9 +5,7 @@
 //! [`SOON`] has expired when the clock is read next.
 #![cfg(loom)]
 
-use keyqueue::{
-    AddOptions, Added, Clock, DelayConflict, DelayedAdd, DelayedKey, Driver, MockClock, TryGetError, WorkQueue,
-};
+use keyqueue::{AddOptions, Added, Clock, DelayConflict, DelayedAdd, MockClock, TryGetError, WorkQueue};
 use loom::cell::UnsafeCell;
 use loom::future::block_on;
 use loom::model::Builder;
@@ -15,15 +13,10 @@ use loom::sync::Arc;
 use loom::sync::atomic::AtomicUsize;
 use loom::sync::atomic::Ordering::Relaxed;
 use loom::thread;
-use loom_tests::{Nosy, check, check_with, ns, rest, with};
+use loom_tests::{Nosy, check, check_with, manual, ns, pairs, rest, with};
 use std::hash::Hash;
 use std::task::{Context, Waker};
 use std::time::Duration;
-
-/// The keys, and the times that were left.
-fn pairs<K>(delayed: impl IntoIterator<Item = DelayedKey<K>>) -> Vec<(K, Duration)> {
-    delayed.into_iter().map(|delayed| (delayed.key, delayed.left)).collect()
-}
 
 /// A delay that never expires in a model.
 const HOUR: Duration = Duration::from_secs(3600);
@@ -34,8 +27,8 @@ const BATCHES: [u64; 3] = [1, 2, 3];
 
 /// A queue without a driver, which expires delays when a thread calls `turn`; and its clock.
 fn by_hand<K: Hash + Eq + Clone + Send + Sync + 'static>(policy: DelayedAdd) -> (WorkQueue<K>, MockClock) {
-    let (clock, time) = Clock::mock();
-    (WorkQueue::builder().clock(clock).driver(Driver::Manual).delayed_add(policy).build(), time)
+    let (queue, time) = manual();
+    (queue.delayed_add(policy).build(), time)
 }
 
 /// A queue as `by_hand` makes it, with delayed keys that the next `turn` queues. All are in one slot of the wheel's second level.
@@ -195,41 +188,6 @@ fn stale_delay_is_ignored() {
     });
 }
 
-/// Two threads set a delay of one key at the same time, and the earlier delay counts (P9).
-#[test]
-fn earlier_of_two_wins() {
-    check(|| {
-        let (queue, time) = by_hand(DelayedAdd::Independent);
-        let other = with(&queue, |queue| queue.add_after(1_u64, ns(5)));
-        let late = queue.add_after(1, ns(10));
-        assert_eq!(other.join().unwrap(), Added::Delayed, "the delay is set, or moved");
-        assert!(matches!(late, Added::Delayed | Added::Coalesced), "{late:?}");
-        time.advance(ns(5));
-        assert_eq!(queue.turn(), 1);
-        time.advance(ns(5));
-        assert_eq!(queue.turn(), 0);
-        assert_eq!(queue.stats().delays, if late == Added::Delayed { 2 } else { 1 });
-    });
-}
-
-/// `cancel` races a turn: the key is cancelled and never queued, or already queued when `cancel` returns false.
-#[test]
-fn cancel_races_expiry() {
-    check(|| {
-        let (queue, _time) = due(DelayedAdd::Independent, BATCHES);
-        let turner = with(&queue, WorkQueue::turn);
-        let cancelled = queue.cancel(&3);
-        if !cancelled {
-            assert_eq!(queue.stats().expired, 3, "the key is already queued");
-        }
-        let fired = turner.join().unwrap();
-        assert_eq!(fired, if cancelled { 2 } else { 3 });
-        assert_eq!(rest(&queue), &BATCHES[..fired]);
-        assert_eq!((queue.delayed_len(), queue.turn()), (0, 0));
-        assert_eq!(queue.add(3), Added::Queued);
-    });
-}
-
 /// A shut-down while the driver starts, looks at the wheel, or parks: the driver ends, the getter returns, and the delay is kept (P12).
 #[test]
 fn shutdown_with_parked_driver() {
@@ -261,21 +219,6 @@ fn first_delay_races_shutdown() {
         }
         assert!(queue.get().is_none());
         assert_eq!(queue.delayed_len(), 0, "no delay is accepted after the shut-down");
-    });
-}
-
-/// A shut-down races a turn of two batches: keys that are queued by then are handed out, the others are kept (P12).
-#[test]
-fn shutdown_cuts_off_a_turn() {
-    check(|| {
-        let (queue, _time) = due(DelayedAdd::Independent, BATCHES);
-        let turner = with(&queue, WorkQueue::turn);
-        queue.shut_down();
-        let queued = std::iter::from_fn(|| queue.get()).count();
-        assert_eq!(queue.delayed_len(), 3 - queued);
-        assert_eq!(turner.join().unwrap(), queued);
-        assert_eq!(queue.turn(), 0);
-        assert_eq!(queue.try_get().unwrap_err(), TryGetError::ShutDown, "no key comes after `None`");
     });
 }
 
@@ -333,115 +276,6 @@ fn one_caller_gets_the_delay() {
     });
 }
 
-/// The delay of a key that is processing expires while its holder calls `done` (P1, P2, P3). The key is handed out once more after the
-/// `done`, and the next holder sees what the first one did.
-#[test]
-fn expiry_races_get_and_done() {
-    fn work(cell: &UnsafeCell<usize>) -> usize {
-        cell.with_mut(|n| {
-            // SAFETY: this is the property that the model checks: loom panics first if two holders access the cell at the same time, or
-            // unordered.
-            unsafe {
-                *n += 1;
-                *n
-            }
-        })
-    }
-    check(|| {
-        let (queue, time) = by_hand(DelayedAdd::Independent);
-        queue.add(1_u64);
-        let item = queue.get().unwrap();
-        queue.add_after(1, ns(10));
-        time.advance(ns(10));
-        let cell = Arc::new(UnsafeCell::new(0));
-        let turner = with(&queue, WorkQueue::turn);
-        let next = with(&queue, {
-            let cell = Arc::clone(&cell);
-            move |queue| {
-                let item = queue.get().unwrap();
-                assert_eq!(work(&cell), 2);
-                item.done();
-            }
-        });
-        work(&cell);
-        item.done();
-        next.join().unwrap();
-        assert_eq!(turner.join().unwrap(), 1);
-        let stats = queue.stats();
-        assert_eq!((stats.handed_out, stats.len, stats.processing, stats.delayed), (2, 0, 0, 0));
-        assert_eq!((stats.pushed + stats.deferred, stats.coalesced), (2, 0));
-    });
-}
-
-/// An add races the expiry of its key's delay (P10). The key is handed out after the add, and the holder sees the writes before it; each
-/// hand-out has its cause; and the delay is gone at the end.
-fn add_races_expiry(policy: DelayedAdd) {
-    check(move || {
-        let (queue, _time) = due(policy, [1]);
-        let data = Arc::new(AtomicUsize::new(0));
-        let adder = with(&queue, {
-            let data = Arc::clone(&data);
-            move |queue| {
-                data.store(1, Relaxed);
-                queue.add(1)
-            }
-        });
-        let fired = queue.turn();
-        let item = queue.try_get().expect("the delay has expired, or the key was added");
-        let seen = data.load(Relaxed);
-        item.done();
-        let added = adder.join().unwrap();
-        let again = rest(&queue).len();
-        assert!(seen == 1 || again == 1, "no hand-out sees the add: {added:?}");
-        match added {
-            Added::Coalesced => assert_eq!((fired, seen, again), (1, 1, 0)),
-            Added::Deferred => assert_eq!((fired, again), (1, 1)),
-            // The add came before the expiry, which then finds the key queued, or no delay; or it came after `done`.
-            Added::Queued if again == 0 => assert_eq!(fired, usize::from(policy == DelayedAdd::Independent)),
-            Added::Queued => assert_eq!((fired, again), (1, 1)),
-            other => unreachable!("{other:?}"),
-        }
-        if policy == DelayedAdd::Strict {
-            assert!(added != Added::Queued || again == 1, "the add did not wait for the delay");
-        }
-        let stats = queue.stats();
-        assert_eq!((stats.delayed, stats.expired), (0, fired as u64));
-        assert_eq!(stats.pushed + stats.deferred + stats.coalesced, stats.expired + 1);
-        assert_eq!((stats.pushed + stats.deferred, queue.turn()), (stats.handed_out, 0));
-    });
-}
-
-#[test]
-fn add_races_expiry_independent() {
-    add_races_expiry(DelayedAdd::Independent);
-}
-
-#[test]
-fn add_races_expiry_promote() {
-    add_races_expiry(DelayedAdd::Promote);
-}
-
-#[test]
-fn add_races_expiry_strict() {
-    add_races_expiry(DelayedAdd::Strict);
-}
-
-/// An add that waits for a delay is queued when the delay ends, by expiry or by `cancel` (P10).
-#[test]
-fn strict_add_is_never_lost() {
-    check(|| {
-        let (queue, _time) = due(DelayedAdd::Strict, [1]);
-        let turner = with(&queue, WorkQueue::turn);
-        let canceller = with(&queue, |queue| queue.cancel(&1));
-        let added = queue.add(1);
-        let fired = turner.join().unwrap();
-        assert_eq!(canceller.join().unwrap(), fired == 0);
-        assert!(matches!(added, Added::Queued | Added::Coalesced), "{added:?}");
-        assert_eq!(rest(&queue), [1]);
-        assert_eq!(queue.delayed_len(), 0);
-    });
-}
-
 /// Two threads call `turn`: each key is queued once, and in the order of deadlines (P8).
 #[test]
 fn turn_races_turn() {
@@ -457,24 +291,6 @@ fn turn_races_turn() {
         assert_eq!(rest(&queue), BATCHES);
         let stats = queue.stats();
         assert_eq!((stats.expired, stats.delayed, stats.coalesced), (3, 1, 0));
-    });
-}
-
-/// The same with one `turn` and the driver thread (P8).
-#[test]
-fn turn_races_the_driver() {
-    check(|| {
-        let (queue, time) = by_thread();
-        for key in BATCHES {
-            queue.add_after(key, ns(10));
-        }
-        time.advance(ns(10));
-        let fired = queue.turn();
-        assert!(fired <= 3);
-        let keys = [(); 3].map(|()| *queue.get().unwrap());
-        assert_eq!(keys, BATCHES);
-        assert_eq!((queue.stats().expired, queue.delayed_len()), (3, 0));
-        queue.shut_down();
     });
 }
 
@@ -516,65 +332,6 @@ fn a_getter_adds_due_keys_beside_the_driver() {
     model([2, 1]);
 }
 
-/// A task gets the key whose delay the driver expires (W2).
-#[test]
-fn delay_wakes_a_task() {
-    check(|| {
-        let (queue, time) = by_thread();
-        queue.add_after(1, ns(10));
-        let task = with(&queue, |queue| *block_on(queue.get_async()).unwrap());
-        time.advance(ns(10));
-        assert_eq!(task.join().unwrap(), 1);
-        queue.shut_down();
-    });
-}
-
-/// A batch of two expired delays wakes a thread and a task (W2).
-#[test]
-fn a_batch_wakes_every_getter_needed() {
-    check(|| {
-        let (queue, _time) = due(DelayedAdd::Independent, [1, 2]);
-        let thread = with(&queue, |queue| *queue.get().unwrap());
-        let task = with(&queue, |queue| *block_on(queue.get_async()).unwrap());
-        assert_eq!(queue.turn(), 2);
-        let mut keys = [thread.join().unwrap(), task.join().unwrap()];
-        keys.sort_unstable();
-        assert_eq!(keys, [1, 2]);
-    });
-}
-
-/// In a batch, too, a task that was woken and is not polled holds up no other getter (W2).
-#[test]
-fn an_unpolled_task_holds_up_no_batch() {
-    check(|| {
-        let (queue, _time) = due(DelayedAdd::Independent, [1, 2]);
-        let mut late = Box::pin(queue.get_async());
-        assert!(late.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
-        let parked = with(&queue, |queue| *queue.get().unwrap());
-        assert_eq!(queue.turn(), 2);
-        assert!([1, 2].contains(&parked.join().unwrap()));
-        drop(late);
-    });
-}
-
-/// A delay that ends early queues its key and wakes a parked getter, when it is cancelled while an add waits for it, and when an add
-/// without delay replaces it (W2).
-#[test]
-fn ending_a_delay_wakes_a_getter() {
-    fn ends(end: impl Fn(&WorkQueue<u64>) + Copy + Send + Sync + 'static) {
-        check(move || {
-            let (queue, _time) = due(DelayedAdd::Strict, [1]);
-            assert_eq!(queue.add(1), Added::Coalesced, "the add waits for the delay");
-            let getter = with(&queue, |queue| *queue.get().unwrap());
-            end(&queue);
-            assert_eq!(getter.join().unwrap(), 1);
-            assert_eq!((queue.len(), queue.delayed_len()), (0, 0));
-        });
-    }
-    ends(|queue| assert!(queue.cancel(&1)));
-    ends(|queue| assert_eq!(queue.add_with(1, AddOptions::new().conflict(DelayConflict::Replace)), Added::Queued));
-}
-
 /// `requeue_after` races the shut-down: it is rejected, or the delay is kept by the time that adds are rejected (P12). In both cases the
 /// key is done, as a drain shows.
 #[test]
@@ -599,75 +356,6 @@ fn requeue_after_races_shutdown() {
         }
         assert!(queue.get().is_none());
         assert_eq!(queue.delayed_len(), 0, "no delay is accepted after the shut-down");
-    });
-}
-
-/// A drain returns when no key is queued or processing, and does not wait for delays (P7). The delay that `requeue_after` sets is visible
-/// by then.
-#[test]
-fn drain_does_not_wait_for_delays() {
-    check(|| {
-        let (queue, time) = by_hand(DelayedAdd::Independent);
-        queue.add(1_u64);
-        queue.add_after(2, ns(10));
-        let item = queue.get().unwrap();
-        let drainer = with(&queue, |queue| {
-            queue.shut_down_with_drain();
-            let mut delayed = pairs(queue.take_delayed());
-            delayed.sort_unstable();
-            delayed.into_iter().map(|(key, _)| key).collect::<Vec<_>>()
-        });
-        let added = item.requeue_after(ns(10));
-        time.advance(ns(10));
-        let left = drainer.join().unwrap();
-        assert_eq!(left, if added == Added::Delayed { vec![1, 2] } else { vec![2] });
-        assert_eq!(queue.turn(), 0);
-    });
-}
-
-/// Writes before an `add_after` are visible to the hand-out after the delay (P2).
-#[test]
-fn add_after_publishes() {
-    check(|| {
-        let queue = real();
-        queue.add_after(2, HOUR);
-        let data = Arc::new(AtomicUsize::new(0));
-        let other = with(&queue, {
-            let data = Arc::clone(&data);
-            move |queue| {
-                data.store(1, Relaxed);
-                queue.add_after(1, SOON)
-            }
-        });
-        assert_eq!(queue.get().as_deref(), Some(&1));
-        assert_eq!(data.load(Relaxed), 1);
-        other.join().unwrap();
-        queue.shut_down();
-    });
-}
-
-/// Even if the `add_after` changes nothing, because an earlier delay stands (P2).
-#[test]
-fn coalesced_add_after_publishes() {
-    check(|| {
-        let (queue, _time) = due(DelayedAdd::Independent, [1]);
-        let data = Arc::new(AtomicUsize::new(0));
-        let other = with(&queue, {
-            let data = Arc::clone(&data);
-            move |queue| {
-                data.store(1, Relaxed);
-                queue.add_after(1, ns(10))
-            }
-        });
-        assert_eq!(queue.turn(), 1);
-        let item = queue.try_get().unwrap();
-        let seen = data.load(Relaxed);
-        item.done();
-        match other.join().unwrap() {
-            Added::Coalesced => assert_eq!((seen, queue.delayed_len()), (1, 0)),
-            Added::Delayed => assert_eq!(queue.delayed_len(), 1),
-            other => unreachable!("{other:?}"),
-        }
     });
 }
 
@@ -753,23 +441,6 @@ fn last_bit_frees_the_slot() {
     ends(|queue, key| assert_eq!(pairs(queue.take_delayed()), [(Key::clone(key), ns(10))]));
 }
 
-/// Delayed keys, and keys whose delay has just expired, are dropped with the last handle.
-#[test]
-fn delayed_keys_are_dropped_with_the_queue() {
-    check(|| {
-        let (queue, time) = by_hand(DelayedAdd::Independent);
-        let keys = [1, 2, 3, 4].map(std::sync::Arc::new);
-        for (key, delay) in keys.iter().zip([10, 10, 10, 1000]) {
-            queue.add_after(std::sync::Arc::clone(key), ns(delay));
-        }
-        time.advance(ns(10));
-        let turner = with(&queue, WorkQueue::turn);
-        drop(queue);
-        assert_eq!(turner.join().unwrap(), 3, "more than one batch");
-        assert_eq!(keys.map(|key| std::sync::Arc::strong_count(&key)), [1; 4]);
-    });
-}
-
 /// `turn` wakes no waker under the lock, and no key is dropped under it: not the copy that an `add_after` does not need, and not the keys
 /// that `cancel` and `take_delayed` take out (W4).
 #[test]
@@ -793,24 +464,6 @@ fn delays_wake_and_drop_without_the_lock() {
         queue.shut_down();
         while queue.get().is_some() {}
         assert_eq!(queue.delayed_len(), 0);
-    });
-}
-
-/// The driver wakes no waker under the lock (W4).
-#[test]
-fn driver_wakes_without_the_lock() {
-    check(|| {
-        let (clock, time) = Clock::mock();
-        let queue = WorkQueue::<Nosy>::builder().clock(clock).build();
-        let mut future = Box::pin(queue.get_async());
-        let waker = Waker::from(std::sync::Arc::new(Nosy(0, queue.clone())));
-        assert!(future.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
-        queue.add_after(Nosy(1, queue.clone()), ns(10));
-        time.advance(ns(10));
-        queue.shut_down();
-        drop(future);
-        drop((waker, queue.take_delayed()));
-        while queue.get().is_some() {}
     });
 }
 
@@ -941,8 +594,7 @@ fn an_idle_wait_stands_in() {
 #[test]
 fn a_key_is_taken_or_handed_out() {
     check(|| {
-        let (clock, time) = Clock::mock();
-        let queue = WorkQueue::builder().clock(clock).driver(keyqueue::Driver::Manual).build();
+        let (queue, time) = by_hand(DelayedAdd::Independent);
         queue.add_all([1_u64, 2]);
         queue.add_after(3, ns(5));
         let taker = with(&queue, |queue| {

@@ -1,15 +1,15 @@
 //! Drains (P7), and waits until the queue is idle: nothing queued, processing or delayed.
 #![cfg(loom)]
 
-use keyqueue::{Clock, DrainTimeoutError, Driver, WaitIdle, WorkQueue};
+use keyqueue::{DrainTimeoutError, WaitIdle, WorkQueue};
 use loom::future::block_on;
 use loom::sync::Arc;
 use loom::sync::atomic::AtomicUsize;
 use loom::sync::atomic::Ordering::Relaxed;
 use loom::thread;
-use loom_tests::{Nosy, Tally, check, ns, with};
+use loom_tests::{Nosy, check, manual, ns, with};
 use std::hash::Hash;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -36,8 +36,8 @@ const DRAIN: [fn(&WorkQueue<u64>); 2] =
 
 /// A queue without a driver, with a delayed key whose deadline is now: the next `turn` queues it.
 fn with_delayed<K: Hash + Eq + Clone + Send + Sync + 'static>(key: K) -> WorkQueue<K> {
-    let (clock, time) = Clock::mock();
-    let queue = WorkQueue::builder().clock(clock).driver(Driver::Manual).build();
+    let (queue, time) = manual();
+    let queue = queue.build();
     queue.add_after(key, ns(10));
     time.advance(ns(10));
     queue
@@ -70,47 +70,6 @@ fn drain_waits_until_no_key_is_queued_or_processing() {
     });
 }
 
-/// A drain races the `done` of the only key: it is on the list in time, or sees that nothing is left.
-#[test]
-fn drain_races_a_clean_done() {
-    check(|| {
-        let queue = WorkQueue::new();
-        queue.add(1_u64);
-        let item = queue.get().unwrap();
-        let drainer = thread::spawn({
-            let queue = queue.clone();
-            move || queue.shut_down_with_drain()
-        });
-        item.done();
-        drainer.join().unwrap();
-    });
-}
-
-/// A drain waits for a key that was added while processing until its second `done`.
-#[test]
-fn drain_waits_for_a_dirty_key() {
-    check(|| {
-        let queue = WorkQueue::new();
-        let finished = counter();
-        queue.add(1_u64);
-        let item = queue.get().unwrap();
-        queue.add(1);
-        let drainer = thread::spawn({
-            let (queue, finished) = (queue.clone(), Arc::clone(&finished));
-            move || {
-                queue.shut_down_with_drain();
-                assert_eq!(finished.load(Relaxed), 2);
-            }
-        });
-        finished.fetch_add(1, Relaxed);
-        item.done();
-        let item = queue.get().unwrap();
-        finished.fetch_add(1, Relaxed);
-        item.done();
-        drainer.join().unwrap();
-    });
-}
-
 /// An add that races a drain is rejected, or the drain waits for its key.
 #[test]
 fn drain_covers_a_racing_add() {
@@ -134,21 +93,6 @@ fn drain_covers_a_racing_add() {
     });
 }
 
-/// One `done` ends two drains.
-#[test]
-fn two_drainers_both_return() {
-    check(|| {
-        let queue = WorkQueue::new();
-        queue.add(1_u64);
-        let item = queue.get().unwrap();
-        let drainers = [queue.clone(), queue.clone()].map(|queue| thread::spawn(move || queue.shut_down_with_drain()));
-        item.done();
-        for drainer in drainers {
-            drainer.join().unwrap();
-        }
-    });
-}
-
 /// A plain shut-down that comes after the start of a drain ends the drain, even if keys are processing.
 #[test]
 fn plain_shutdown_releases_drain() {
@@ -156,10 +100,7 @@ fn plain_shutdown_releases_drain() {
         let queue = WorkQueue::new();
         queue.add(1_u64);
         let item = queue.get().unwrap();
-        let drainer = thread::spawn({
-            let queue = queue.clone();
-            move || queue.shut_down_with_drain()
-        });
+        let drainer = with(&queue, |queue| queue.shut_down_with_drain());
         // The drain has shut the queue down, so the plain shut-down comes later.
         while !queue.shutting_down() {
             thread::yield_now();
@@ -167,21 +108,6 @@ fn plain_shutdown_releases_drain() {
         queue.shut_down();
         drainer.join().unwrap();
         item.done();
-    });
-}
-
-/// A plain shut-down that comes before a drain does not end it.
-#[test]
-fn earlier_shutdown_does_not_release_drain() {
-    check(|| {
-        let queue = WorkQueue::new();
-        let finished = counter();
-        queue.add(1_u64);
-        queue.shut_down();
-        let worker = work_off_one(&queue, &finished);
-        queue.shut_down_with_drain();
-        assert_eq!(finished.load(Relaxed), 1);
-        worker.join().unwrap();
     });
 }
 
@@ -204,19 +130,6 @@ fn timed_out_drain_counts_once() {
     });
 }
 
-/// A drain by a task races the `done` of the only key.
-#[test]
-fn async_drain_races_the_last_done() {
-    check(|| {
-        let queue = WorkQueue::new();
-        queue.add(1_u64);
-        let item = queue.get().unwrap();
-        let drainer = with(&queue, |queue| block_on(queue.shut_down_with_drain_async()));
-        item.done();
-        drainer.join().unwrap();
-    });
-}
-
 /// One `done` ends a drain by a task and a drain by a thread.
 #[test]
 fn drain_and_async_drain_both_return() {
@@ -227,80 +140,6 @@ fn drain_and_async_drain_both_return() {
         let drainers = DRAIN.map(|drain| with(&queue, drain));
         item.done();
         _ = drainers.map(|drainer| drainer.join().unwrap());
-    });
-}
-
-/// A plain shut-down that comes later ends a drain by a task.
-#[test]
-fn plain_shutdown_releases_async_drain() {
-    check(|| {
-        let queue = WorkQueue::new();
-        queue.add(1_u64);
-        let item = queue.get().unwrap();
-        let mut drain = pin!(queue.shut_down_with_drain_async());
-        assert!(poll(&mut drain, Waker::noop()).is_pending());
-        let other = with(&queue, WorkQueue::shut_down);
-        block_on(drain);
-        other.join().unwrap();
-        assert_eq!(queue.stats().processing, 1);
-        item.done();
-    });
-}
-
-/// A plain shut-down that comes before the first poll of a drain by a task does not end it.
-#[test]
-fn earlier_shutdown_does_not_release_async_drain() {
-    check(|| {
-        let queue = WorkQueue::new();
-        let finished = counter();
-        queue.add(1_u64);
-        let drain = queue.shut_down_with_drain_async();
-        queue.shut_down();
-        let worker = work_off_one(&queue, &finished);
-        block_on(drain);
-        assert_eq!(finished.load(Relaxed), 1);
-        worker.join().unwrap();
-    });
-}
-
-/// Futures that are dropped while `done` wakes them, polled again before or not, are on no list afterwards.
-#[test]
-fn dropped_drain_leaves_the_list() {
-    check(|| {
-        let queue = WorkQueue::new();
-        queue.add(1_u64);
-        let item = queue.get().unwrap().into_owned();
-        let other = {
-            let (mut idle, mut drain) = (pin!(queue.wait_idle_async()), pin!(queue.shut_down_with_drain_async()));
-            assert!(poll(&mut idle, Waker::noop()).is_pending());
-            assert!(poll(&mut drain, Waker::noop()).is_pending());
-            assert_eq!(queue.stats().drainers, 2);
-            let other = thread::spawn(move || item.done());
-            _ = poll(&mut drain, Waker::noop());
-            other
-        };
-        assert_eq!(queue.stats().drainers, 0);
-        other.join().unwrap();
-    });
-}
-
-/// A drain that is polled again is on the list once, with the waker of its last poll.
-#[test]
-fn repolled_drain_wakes_its_last_waker() {
-    check(|| {
-        let queue = WorkQueue::new();
-        queue.add(1_u64);
-        let item = queue.get().unwrap().into_owned();
-        let [(first, first_waker), (last, last_waker)] = [(); 2].map(|()| Tally::new());
-        let mut drain = pin!(queue.shut_down_with_drain_async());
-        assert!(poll(&mut drain, &first_waker).is_pending());
-        let other = thread::spawn(move || item.done());
-        let polled = poll(&mut drain, &last_waker);
-        other.join().unwrap();
-        if polled.is_pending() {
-            assert_eq!((first.count(), last.count()), (0, 1), "`done` came after the second poll");
-            assert!(poll(&mut drain, &last_waker).is_ready());
-        }
     });
 }
 
@@ -321,21 +160,6 @@ fn idle_wait_races_the_last_done() {
     }
 }
 
-/// A drain, and a wait until idle, race the `remove` of the only key: they see that it is gone, or `remove` wakes them.
-#[test]
-fn waits_race_the_removal_of_the_last_key() {
-    for wait in [IDLE[0], IDLE[1], DRAIN[0], DRAIN[1]] {
-        check(move || {
-            let queue = WorkQueue::new();
-            queue.add(1_u64);
-            let remover = with(&queue, |queue| queue.remove(&1));
-            wait(&queue);
-            assert_eq!(queue.len(), 0);
-            assert!(remover.join().unwrap());
-        });
-    }
-}
-
 /// A wait until idle races `end`, which ends the last delay.
 fn idle_wait_races_the_end_of_the_delay(end: fn(&WorkQueue<u64>)) {
     for idle in IDLE {
@@ -347,16 +171,6 @@ fn idle_wait_races_the_end_of_the_delay(end: fn(&WorkQueue<u64>)) {
             assert_eq!(queue.stats().drainers, 0);
         });
     }
-}
-
-#[test]
-fn idle_wait_races_cancel() {
-    idle_wait_races_the_end_of_the_delay(|queue| assert!(queue.cancel(&1)));
-}
-
-#[test]
-fn idle_wait_races_take_delayed() {
-    idle_wait_races_the_end_of_the_delay(|queue| assert_eq!(queue.take_delayed().len(), 1));
 }
 
 /// A shut-down, plain or of a drain, ends all delays, so a wait until idle no longer waits for them.
@@ -429,29 +243,6 @@ fn shutdown_does_not_end_an_idle_wait() {
     }
 }
 
-/// The states are read at one moment: a queue whose only key moves from delayed to queued to processing is not idle.
-#[test]
-fn a_key_that_moves_is_never_idle() {
-    check(|| {
-        let queue = with_delayed(1);
-        let finished = counter();
-        let other = thread::spawn({
-            let (queue, finished) = (queue.clone(), Arc::clone(&finished));
-            move || {
-                assert_eq!(queue.turn(), 1);
-                let item = queue.get().unwrap();
-                finished.fetch_add(1, Relaxed);
-                item.done();
-            }
-        });
-        if queue.wait_idle_timeout(Duration::ZERO).is_ok() {
-            assert_eq!(finished.load(Relaxed), 1);
-        }
-        other.join().unwrap();
-        assert_eq!(queue.stats().drainers, 0);
-    });
-}
-
 /// No waker of a drain or of a wait until idle is woken or dropped under the lock: not by `done`, `cancel`, `take_delayed`, a shut-down, a
 /// second poll, or the drop of a future (W4).
 #[test]
@@ -464,8 +255,7 @@ fn drains_wake_and_drop_without_the_lock() {
     ];
     for (way, end) in ends.into_iter().enumerate() {
         check(move || {
-            let (clock, _time) = Clock::mock();
-            let queue = WorkQueue::builder().clock(clock).driver(Driver::Manual).build();
+            let queue = manual().0.build();
             let key = |key| Nosy(key, queue.clone());
             match way {
                 0 => queue.add(key(1)),

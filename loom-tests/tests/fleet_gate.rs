@@ -16,7 +16,7 @@ use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use loom::thread;
-use loom_tests::check;
+use loom_tests::{check, with};
 
 fn gates() -> Arc<Gates> {
     let gates = Gates::new(1, true);
@@ -126,13 +126,10 @@ fn a_holder_is_told_of_a_loss() {
     check(|| {
         let gates = gates();
         gates.open(0, 1);
-        let loser = thread::spawn({
-            let gates = gates.clone();
-            move || {
-                gates.lose();
-                gates.set_deadline(20);
-                gates.open(0, 2);
-            }
+        let loser = with(&gates, |gates| {
+            gates.lose();
+            gates.set_deadline(20);
+            gates.open(0, 2);
         });
         let entry = gates.enter(0, || 0);
         loser.join().unwrap();
@@ -151,10 +148,7 @@ fn holders_that_were_told_are_inside_and_later_ones_are_not_lost() {
         let gates = gates();
         gates.open(0, 1);
         let told = gates.enter(0, || 0).unwrap();
-        let other = thread::spawn({
-            let gates = gates.clone();
-            move || gates.enter(0, || 0)
-        });
+        let other = with(&gates, |gates| gates.enter(0, || 0));
         gates.expel(0);
         let owned = gates.enter_again(told);
         gates.open(0, 2);

@@ -2,19 +2,13 @@
 #![cfg(loom)]
 
 use keyqueue::rate_limiter::{Bucket, DedupingBucket, ItemExponentialFailure, RateLimiter};
-use keyqueue::{AddOptions, Added, Clock, DelayedAdd, DelayedKey, Driver, MockClock, OwnedItem, WorkQueue};
-use loom::cell::UnsafeCell;
+use keyqueue::{AddOptions, Added, Clock, MockClock, OwnedItem, WorkQueue};
 use loom::sync::Arc;
 use loom::thread;
-use loom_tests::{Nosy, check, ns, rest, with};
+use loom_tests::{Nosy, check, manual, ns, with};
 use std::hash::{Hash, Hasher};
 use std::sync::RwLock;
 use std::time::Duration;
-
-/// The keys, and the times that were left.
-fn pairs<K>(delayed: impl IntoIterator<Item = DelayedKey<K>>) -> Vec<(K, Duration)> {
-    delayed.into_iter().map(|delayed| (delayed.key, delayed.left)).collect()
-}
 
 /// The time between two tokens: a power of two, so no result is rounded.
 const TOKEN: Duration = ns(16);
@@ -30,21 +24,6 @@ fn bucket(burst: u32) -> (Arc<Bucket>, MockClock) {
 
 fn exponential<K>() -> ItemExponentialFailure<K> {
     ItemExponentialFailure::new(BASE, 8 * BASE)
-}
-
-/// A queue without a driver and with an exponential limiter, and its clock.
-fn backing_off(policy: DelayedAdd) -> (WorkQueue<u64>, MockClock) {
-    let (clock, time) = Clock::mock();
-    let builder = WorkQueue::builder().clock(clock).driver(Driver::Manual).delayed_add(policy);
-    (builder.rate_limiter(exponential()).build(), time)
-}
-
-/// The same with one key, which the caller holds.
-fn holding(policy: DelayedAdd) -> (WorkQueue<u64>, MockClock, OwnedItem<u64>) {
-    let (queue, time) = backing_off(policy);
-    queue.add(1);
-    let item = queue.get().unwrap().into_owned();
-    (queue, time, item)
 }
 
 fn sorted<T: Ord, const N: usize>(mut answers: [T; N]) -> [T; N] {
@@ -224,21 +203,6 @@ fn when_races_forget() {
     });
 }
 
-/// Two new keys under one of the limiter's locks fail at the same time, one of them twice.
-#[test]
-fn two_new_keys_share_a_lock() {
-    check(|| {
-        // With a bound of 7 all keys are under one lock, and there is room for three without forgetting one.
-        let limiter = Arc::new(exponential().max_tracked(7));
-        let others = [1, 2].map(|key| with(&limiter, move |limiter| limiter.when(&key)));
-        let mine = limiter.when(&1_u64);
-        let [one, two] = others.map(|other| other.join().unwrap());
-        assert_eq!((sorted([mine, one]), two), ([BASE, 2 * BASE], BASE));
-        assert_eq!([1, 2].map(|key| limiter.num_requeues(&key)), [2, 1]);
-        assert_eq!(limiter.tracked_len(), 2);
-    });
-}
-
 /// Three keys with room for two: never more than two are remembered, and two at the end.
 #[test]
 fn bounded_limiter_keeps_its_bound() {
@@ -302,21 +266,6 @@ fn stale_time_forgets_no_key() {
         time.advance(8 * BASE);
         let mine = limiter.when(&1);
         assert_eq!(sorted([mine, other.join().unwrap()]), [2 * BASE, 4 * BASE]);
-    });
-}
-
-/// With `served_only`, of two failures before the delay has expired one counts.
-#[test]
-fn served_only_counts_one_of_two() {
-    check(|| {
-        let (clock, time) = Clock::mock();
-        let limiter = Arc::new(exponential().clock(clock).served_only());
-        let other = with(&limiter, |limiter| limiter.when(&1_u64));
-        let third = with(&limiter, |limiter| limiter.when(&1_u64));
-        assert_eq!([other, third].map(|other| other.join().unwrap()), [BASE; 2]);
-        assert_eq!(limiter.num_requeues(&1), 1);
-        time.advance(BASE);
-        assert_eq!(limiter.when(&1), 2 * BASE);
     });
 }
 
@@ -444,89 +393,15 @@ fn deduping_bucket_drops_without_a_lock() {
     });
 }
 
-/// A retry races an add of its key: the key is handed out for the add, and again when the delay of the retry expires. If the add
-/// comes after the retry, the policy decides.
-fn retry_races_add(policy: DelayedAdd) {
-    check(move || {
-        let (queue, time, item) = holding(policy);
-        let adder = with(&queue, |queue| queue.add(1));
-        assert_eq!(item.retry(), Added::Delayed);
-        let added = adder.join().unwrap();
-        let now = rest(&queue).len();
-        time.advance(BASE);
-        let fired = queue.turn();
-        let later = rest(&queue).len();
-        let want = match (added, policy) {
-            (Added::Queued, DelayedAdd::Promote) => (1, 0, 0),
-            (Added::Queued, DelayedAdd::Independent) | (Added::Deferred, _) => (1, 1, 1),
-            (Added::Coalesced, DelayedAdd::Strict) => (0, 1, 1),
-            other => unreachable!("{other:?}"),
-        };
-        assert_eq!((now, fired, later), want, "{added:?}");
-        assert_eq!((queue.delayed_len(), queue.processing_len(), queue.num_requeues(&1)), (0, 0, 1));
-    });
-}
-
-#[test]
-fn retry_races_add_independent() {
-    retry_races_add(DelayedAdd::Independent);
-}
-
-#[test]
-fn retry_races_add_promote() {
-    retry_races_add(DelayedAdd::Promote);
-}
-
-#[test]
-fn retry_races_add_strict() {
-    retry_races_add(DelayedAdd::Strict);
-}
-
-/// A key that is retried and added has one holder at a time, and each sees the writes of the last one (P1, P2).
-#[test]
-fn retried_key_has_one_holder() {
-    fn work(cell: &UnsafeCell<usize>) -> usize {
-        cell.with_mut(|n| {
-            // SAFETY: this is the property that the model checks: loom panics first if two holders access the cell at the same time, or
-            // unordered.
-            unsafe {
-                *n += 1;
-                *n
-            }
-        })
-    }
-    check(|| {
-        let (queue, time, item) = holding(DelayedAdd::Independent);
-        let cell = Arc::new(UnsafeCell::new(0));
-        let adder = with(&queue, |queue| queue.add(1));
-        let worker = with(&queue, {
-            let cell = Arc::clone(&cell);
-            move |queue| {
-                let item = queue.get().unwrap();
-                assert_eq!(work(&cell), 2);
-                item.done();
-            }
-        });
-        assert_eq!(work(&cell), 1);
-        assert_eq!(item.retry(), Added::Delayed);
-        time.advance(BASE);
-        assert_eq!(queue.turn(), 1);
-        worker.join().unwrap();
-        adder.join().unwrap();
-        // The add and the retry lead to a hand-out each, or to one for both.
-        let stats = queue.stats();
-        assert_eq!((stats.pushed + stats.deferred + stats.coalesced, stats.processing, stats.delayed), (3, 0, 0));
-        assert_eq!(rest(&queue).len() as u64 + stats.coalesced, 1);
-    });
-}
-
 /// A retry, like `requeue_after` and `requeue_with`, is one step: `stats` shows the key as processing, queued or delayed, and in
 /// one of these states only.
 #[test]
 fn retry_is_one_step() {
     fn model(end: fn(OwnedItem<u64>) -> Added, added: Added) {
         check(move || {
-            let (queue, _time, item) = holding(DelayedAdd::Independent);
+            let queue = manual().0.build();
+            queue.add(1);
+            let item = queue.get().unwrap().into_owned();
             let looker = with(&queue, |queue| {
                 for _ in 0..2 {
                     let stats = queue.stats();
@@ -540,155 +415,6 @@ fn retry_is_one_step() {
     model(OwnedItem::retry, Added::Delayed);
     model(|item| item.requeue_after(BASE), Added::Delayed);
     model(|item| item.requeue_with(AddOptions::new()), Added::Deferred);
-}
-
-/// A retry races the shut-down: it is rejected, or the delay is kept by the time that adds are rejected (P12). In both cases the key is
-/// done, and the failure counts.
-#[test]
-fn retry_races_shutdown() {
-    check(|| {
-        let (queue, _time, item) = holding(DelayedAdd::Independent);
-        let drainer = with(&queue, |queue| {
-            queue.shut_down();
-            let taken = pairs(queue.take_delayed());
-            queue.shut_down_with_drain();
-            assert_eq!(queue.processing_len(), 0);
-            taken
-        });
-        let added = item.retry();
-        let taken = drainer.join().unwrap();
-        match added {
-            Added::Delayed => assert_eq!(taken, [(1, BASE)]),
-            Added::Rejected => assert_eq!(taken, []),
-            other => unreachable!("{other:?}"),
-        }
-        assert!(queue.get().is_none());
-        let stats = queue.stats();
-        assert_eq!((stats.delayed, stats.rejected), (0, u64::from(added == Added::Rejected)));
-        assert_eq!(queue.num_requeues(&1), 1);
-    });
-}
-
-/// A retry ends the processing of its key, and with it a drain, which may be parked by then (P7).
-#[test]
-fn retry_ends_a_drain() {
-    check(|| {
-        let (queue, _time, item) = holding(DelayedAdd::Independent);
-        let drainer = with(&queue, |queue| {
-            queue.shut_down_with_drain();
-            pairs(queue.take_delayed())
-        });
-        let added = item.retry();
-        let taken = drainer.join().unwrap();
-        assert_eq!(taken, if added == Added::Delayed { vec![(1, BASE)] } else { vec![] }, "{added:?}");
-    });
-}
-
-/// A retry races a `cancel` of its key: the delay is cancelled, or the key is handed out again. The failure counts in both cases.
-#[test]
-fn retry_races_cancel() {
-    check(|| {
-        let (queue, time, item) = holding(DelayedAdd::Independent);
-        let canceller = with(&queue, |queue| queue.cancel(&1));
-        assert_eq!(item.retry(), Added::Delayed);
-        let cancelled = canceller.join().unwrap();
-        time.advance(BASE);
-        assert_eq!(queue.turn(), usize::from(!cancelled));
-        assert_eq!(rest(&queue).len(), usize::from(!cancelled));
-        assert_eq!((queue.delayed_len(), queue.num_requeues(&1)), (0, 1));
-        assert_eq!(queue.add(1), Added::Queued);
-    });
-}
-
-/// Two `add_rate_limited` at the same time: both failures count, and the shorter of their delays is set, once (P9).
-#[test]
-fn add_rate_limited_counts_both() {
-    check(|| {
-        let (queue, time) = backing_off(DelayedAdd::Independent);
-        let other = with(&queue, |queue| queue.add_rate_limited(1));
-        let added = [queue.add_rate_limited(1), other.join().unwrap()];
-        assert!(added.iter().all(|added| matches!(added, Added::Delayed | Added::Coalesced)), "{added:?}");
-        assert_eq!((queue.num_requeues(&1), queue.delayed_len()), (2, 1));
-        time.advance(BASE);
-        assert_eq!(queue.turn(), 1);
-        time.advance(BASE);
-        assert_eq!(queue.turn(), 0);
-    });
-}
-
-/// The same if one of them is the holder's retry (P9).
-#[test]
-fn retry_races_add_rate_limited() {
-    check(|| {
-        let (queue, time, item) = holding(DelayedAdd::Independent);
-        let other = with(&queue, |queue| queue.add_rate_limited(1));
-        let added = [item.retry(), other.join().unwrap()];
-        assert!(added.iter().all(|added| matches!(added, Added::Delayed | Added::Coalesced)), "{added:?}");
-        let stats = queue.stats();
-        assert_eq!((stats.delayed, stats.processing, stats.len, queue.num_requeues(&1)), (1, 0, 0, 2));
-        time.advance(BASE);
-        assert_eq!((queue.turn(), rest(&queue).len()), (1, 1));
-        time.advance(BASE);
-        assert_eq!((queue.turn(), rest(&queue).len()), (0, 0));
-    });
-}
-
-/// The next holder of a key that succeeded sees no failures, because the key is forgotten before `done`.
-#[test]
-fn next_holder_sees_no_failures() {
-    fn model(end: fn(OwnedItem<u64>)) {
-        check(move || {
-            let (queue, time, item) = holding(DelayedAdd::Independent);
-            item.retry();
-            time.advance(BASE);
-            assert_eq!(queue.turn(), 1);
-            let item = queue.get().unwrap().into_owned();
-            assert_eq!(item.num_requeues(), 1);
-            let holder = thread::spawn(move || end(item));
-            queue.add(1);
-            assert_eq!(queue.get().unwrap().num_requeues(), 0);
-            holder.join().unwrap();
-            assert_eq!((queue.len(), queue.processing_len()), (0, 0));
-        });
-    }
-    model(OwnedItem::succeed);
-    model(|item| _ = item.requeue_after(BASE));
-}
-
-/// The delay of a retry starts the driver, and wakes it if it is parked for a later delay (I8).
-#[test]
-fn retry_rearms_driver() {
-    fn model(parked: bool) {
-        check(move || {
-            // With the real clock (see `delays.rs`) only the delay wakes the driver.
-            let limiter = ItemExponentialFailure::new(ns(1), ns(1));
-            let queue = WorkQueue::builder().capacity(8).rate_limiter(limiter).build();
-            queue.add(1);
-            let item = queue.get().unwrap().into_owned();
-            if parked {
-                queue.add_after(2, Duration::from_secs(3600));
-            }
-            let holder = thread::spawn(move || item.retry());
-            assert_eq!(queue.get().as_deref(), Some(&1));
-            assert_eq!(holder.join().unwrap(), Added::Delayed);
-            queue.shut_down();
-        });
-    }
-    model(false);
-    model(true);
-}
-
-/// A key that was added while processing is queued by the retry, which wakes a parked getter (W2).
-#[test]
-fn retry_of_a_dirty_key_wakes_a_getter() {
-    check(|| {
-        let (queue, _time, item) = holding(DelayedAdd::Independent);
-        assert_eq!(queue.add(1), Added::Deferred);
-        let getter = with(&queue, |queue| *queue.get().unwrap());
-        assert_eq!(item.retry(), Added::Delayed);
-        assert_eq!(getter.join().unwrap(), 1);
-        assert_eq!(queue.delayed_len(), 1);
-    });
 }
 
 /// A limiter that takes its queue's lock whenever it is called. If the calling thread holds the lock, the model deadlocks.
@@ -721,8 +447,7 @@ impl RateLimiter<u64> for Looking {
 fn limiter_is_called_without_the_lock() {
     check(|| {
         let limiter = Arc::new(Looking::default());
-        let (clock, _time) = Clock::mock();
-        let queue = WorkQueue::builder().clock(clock).driver(Driver::Manual).rate_limiter(Arc::clone(&limiter)).build();
+        let queue = manual().0.rate_limiter(Arc::clone(&limiter)).build();
         *limiter.0.write().unwrap() = Some(queue.clone());
         queue.add_all([1, 2, 3]);
         let [a, b, c] = [(); 3].map(|()| queue.get().unwrap().into_owned());
@@ -747,8 +472,7 @@ fn limiter_is_called_without_the_lock() {
 #[test]
 fn limits_drop_keys_without_the_lock() {
     check(|| {
-        let (clock, time) = Clock::mock();
-        let builder = WorkQueue::<Nosy>::builder().clock(clock).driver(Driver::Manual);
+        let (builder, time) = manual::<Nosy>();
         let queue = builder.rate_limiter(exponential()).build();
         queue.add(Nosy(1, queue.clone()));
         let item = queue.get().unwrap().into_owned();
@@ -771,32 +495,14 @@ fn limits_drop_keys_without_the_lock() {
     });
 }
 
-/// A key whose copies the model counts.
-#[derive(Clone)]
-struct Kept(u64, Arc<()>);
-
-impl PartialEq for Kept {
-    fn eq(&self, other: &Self) -> bool {
-        self.0 == other.0
-    }
-}
-
-impl Eq for Kept {}
-
-impl Hash for Kept {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.0.hash(state);
-    }
-}
-
 /// A key that has failed is done while another thread forgets it: the later of the two calls frees it (I4, I10).
 #[test]
 fn failed_key_is_freed_when_done_and_forgotten() {
     for succeed in [false, true] {
         check(move || {
-            let (clock, time) = Clock::mock();
-            let queue = WorkQueue::builder().clock(clock).driver(Driver::Manual).rate_limiter(exponential()).build();
-            let key = Kept(1, Arc::new(()));
+            let (builder, time) = manual();
+            let queue = builder.rate_limiter(exponential()).build();
+            let key = std::sync::Arc::new(1_u64);
             queue.add(key.clone());
             queue.get().unwrap().retry();
             time.advance(BASE);
@@ -807,26 +513,7 @@ fn failed_key_is_freed_when_done_and_forgotten() {
             queue.forget(&key);
             worker.join().unwrap();
             assert_eq!(queue.num_requeues(&key), 0);
-            assert_eq!(Arc::strong_count(&key.1), 1, "the queue still has the key");
+            assert_eq!(std::sync::Arc::strong_count(&key), 1, "the queue still has the key");
         });
     }
-}
-
-/// `forget` races a retry of its key: it comes before the retry, and the failure counts; or after it, and no failure is left.
-#[test]
-fn retry_races_forget() {
-    check(|| {
-        let (queue, time, item) = holding(DelayedAdd::Independent);
-        let worker = thread::spawn(move || item.retry());
-        queue.forget(&1);
-        assert_eq!(worker.join().unwrap(), Added::Delayed);
-        let failures = queue.num_requeues(&1);
-        assert!(failures <= 1);
-        time.advance(BASE);
-        assert_eq!(queue.turn(), 1, "the delay stands");
-        let item = queue.get().unwrap();
-        assert_eq!(item.num_requeues(), failures);
-        item.succeed();
-        assert_eq!(queue.num_requeues(&1), 0);
-    });
 }

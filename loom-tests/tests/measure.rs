@@ -2,10 +2,9 @@
 #![cfg(loom)]
 
 use keyqueue::observe::{Metrics, Observer};
-use keyqueue::{Added, Clock, Driver, MockClock, WorkQueue};
+use keyqueue::{Added, MockClock, WorkQueue};
 use loom::sync::Notify;
-use loom::thread;
-use loom_tests::{check, ns, with};
+use loom_tests::{check, manual, ns, with};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, Mutex, RwLock};
@@ -13,8 +12,8 @@ use std::time::Duration;
 
 /// A queue that measures, and its mock clock. With that clock every key is measured.
 fn measuring_by_hand() -> (WorkQueue<u64>, MockClock) {
-    let (clock, time) = Clock::mock();
-    (WorkQueue::builder().clock(clock).driver(Driver::Manual).measure(true).build(), time)
+    let (builder, time) = manual();
+    (builder.measure(true).build(), time)
 }
 
 /// Each hand-out has a wait, each `done` a work time, and all other hand-outs are processing.
@@ -27,13 +26,6 @@ fn adds_up(queue: &WorkQueue<u64>) {
         assert_eq!((stats.longest_running, stats.unfinished_work), (None, Some(Duration::ZERO)));
     }
     assert_eq!((stats.longest_running.is_some(), stats.oldest_queued.is_some()), (stats.processing > 0, stats.len > 0));
-}
-
-/// With a mock clock the ages are exact. All keys that are processing have the age `age`.
-fn ages_are(queue: &WorkQueue<u64>, age: Duration) {
-    let stats = queue.stats();
-    let longest = (stats.processing > 0).then_some(age);
-    assert_eq!((stats.longest_running, stats.unfinished_work), (longest, Some(age * stats.processing as u32)));
 }
 
 /// The ages of a snapshot are of one moment: the longest-running key has not run longer than all keys together.
@@ -64,94 +56,6 @@ fn metrics_add_up() {
         _ = workers.map(|worker| worker.join().unwrap());
         adds_up(&queue);
         assert_eq!(queue.stats().unfinished_work, Some(Duration::ZERO));
-    });
-}
-
-/// Three keys are processing, and two of them are done at the same time, in any order: the list has the third key, and keys that are
-/// handed out later behind it.
-#[test]
-fn processing_keys_lists_what_is_left() {
-    for (one, other) in [(0, 1), (1, 2), (0, 2), (2, 0)] {
-        check(move || {
-            let (queue, time) = measuring_by_hand();
-            time.advance(ns(7));
-            queue.add_all([1, 2, 3]);
-            let mut items: Vec<_> = (0..3).map(|_| Some(queue.get().unwrap().into_owned())).collect();
-            time.advance(ns(10));
-            let [one, other] = [one, other].map(|at| items[at].take().unwrap());
-            let gone = [*one, *other];
-            let thread = thread::spawn(move || one.done());
-            other.done();
-            let left = processing(&queue);
-            assert!(!left.contains(&gone[1]));
-            assert_eq!(left.contains(&gone[0]), left.len() == 2, "{left:?}");
-            thread.join().unwrap();
-            let held: Vec<_> = items.iter().flatten().map(|item| **item).collect();
-            assert_eq!(processing(&queue), held);
-            ages_are(&queue, ns(10));
-            // A key that is handed out now is the last in the list.
-            queue.add(4);
-            let _next = queue.get().unwrap();
-            assert_eq!(processing(&queue), [held[0], 4]);
-            drop(items);
-            assert_eq!(processing(&queue), [4]);
-            ages_are(&queue, Duration::ZERO);
-            adds_up(&queue);
-        });
-    }
-}
-
-/// The keys that are processing, the oldest first.
-fn processing(queue: &WorkQueue<u64>) -> Vec<u64> {
-    let (keys, ages): (Vec<_>, Vec<_>) =
-        queue.inspect().processing_keys().into_iter().map(|held| (held.key, held.elapsed)).unzip();
-    assert!(ages.is_sorted_by(|older, newer| older >= newer), "{ages:?}");
-    keys
-}
-
-/// One thread gets keys, one by one or many at once, while another adds and finishes one: the list and the metrics add up.
-#[test]
-fn handing_out_races_done() {
-    for many in [false, true] {
-        check(move || {
-            let (queue, _time) = measuring_by_hand();
-            queue.add_all([1, 2, 3]);
-            let first = queue.get().unwrap().into_owned();
-            let other = with(&queue, move |queue| {
-                if many {
-                    queue.get_many(2).len()
-                } else {
-                    queue.try_get().map(|_item| processing(queue)).unwrap().len()
-                }
-            });
-            queue.add(1);
-            first.done();
-            adds_up(&queue);
-            assert!((1..=2).contains(&other.join().unwrap()));
-            adds_up(&queue);
-            assert_eq!(processing(&queue), []);
-        });
-    }
-}
-
-/// The wait of a key that was added while processing begins at that add, not when `done` queues it.
-#[test]
-fn dirty_key_waits_from_its_add() {
-    check(|| {
-        let (queue, time) = measuring_by_hand();
-        queue.add(1);
-        let item = queue.get().unwrap();
-        assert_eq!(item.waited(), Some(Duration::ZERO));
-        time.advance(ns(5));
-        let other = with(&queue, |queue| queue.add(1));
-        time.advance(ns(10));
-        item.done();
-        let added = other.join().unwrap();
-        let waited = queue.get().unwrap().waited().unwrap();
-        assert!(waited.is_zero() || waited == ns(10));
-        assert!(added == Added::Queued || added == Added::Deferred);
-        let metrics = queue.inspect().metrics();
-        assert_eq!((metrics.queue_duration.sum(), metrics.work_duration.sum()), (waited, ns(15)));
     });
 }
 
@@ -205,8 +109,7 @@ impl Observer for Handle {
 fn observer_is_called_without_the_lock() {
     check(|| {
         let observed = Arc::new(Observed::default());
-        let (clock, time) = Clock::mock();
-        let builder = WorkQueue::builder().clock(clock).driver(Driver::Manual);
+        let (builder, time) = manual();
         let queue = builder.observer(Handle(Arc::clone(&observed))).build();
         *observed.0.write().unwrap() = Some(queue.clone());
         queue.add_all([1, 2, 3, 4]); // 4 adds
@@ -288,8 +191,7 @@ impl Observer for Interval {
 fn the_last_report_meets_an_add() {
     check(|| {
         let reported = Arc::new(Reported::default());
-        let (clock, time) = Clock::mock();
-        let builder = WorkQueue::builder().clock(clock).driver(Driver::Manual);
+        let (builder, time) = manual();
         let queue = builder.observer(Interval(Arc::clone(&reported))).build();
         queue.add(0);
         queue.get().unwrap().done();

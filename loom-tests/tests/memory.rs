@@ -4,7 +4,7 @@
 use keyqueue::{TryGetError, WorkQueue};
 use loom::alloc::Track;
 use loom::thread;
-use loom_tests::{Nosy, check, rest};
+use loom_tests::{Nosy, check, rest, with};
 use std::hash::{Hash, Hasher};
 
 /// `shrink_to_fit` races adds and a `done`: in every order the added keys are queued, each once and unchanged. Chunks and buckets
@@ -18,10 +18,7 @@ fn sweep_races_add() {
         let last = items.pop().unwrap().into_owned();
         drop(items);
         let worker = thread::spawn(move || last.done());
-        let sweeper = thread::spawn({
-            let queue = queue.clone();
-            move || queue.shrink_to_fit()
-        });
+        let sweeper = with(&queue, |queue| queue.shrink_to_fit());
         queue.add(1);
         queue.add(2);
         worker.join().unwrap();
@@ -93,10 +90,7 @@ fn done_races_add() {
         let queue = WorkQueue::new();
         queue.add("a".to_owned());
         let item = queue.get().unwrap();
-        let adder = thread::spawn({
-            let queue = queue.clone();
-            move || queue.add("a".to_owned())
-        });
+        let adder = with(&queue, |queue| queue.add("a".to_owned()));
         item.done();
         assert_eq!(queue.get().as_deref().map(String::as_str), Some("a"));
         adder.join().unwrap();
@@ -174,13 +168,10 @@ fn keys_are_dropped_without_the_lock() {
     check(|| {
         let queue = WorkQueue::new();
         queue.add(Nosy(1, queue.clone()));
-        let adder = thread::spawn({
-            let queue = queue.clone();
-            move || {
-                queue.add(Nosy(1, queue.clone()));
-                queue.shut_down();
-                queue.add(Nosy(1, queue.clone()));
-            }
+        let adder = with(&queue, |queue| {
+            queue.add(Nosy(1, queue.clone()));
+            queue.shut_down();
+            queue.add(Nosy(1, queue.clone()));
         });
         queue.get().unwrap().done();
         adder.join().unwrap();

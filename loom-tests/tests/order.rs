@@ -49,21 +49,6 @@ fn the_first_priority_meets_plain_calls() {
     });
 }
 
-/// Two calls give the first priorities at a time (O1). One of them makes the line the level NORMAL.
-#[test]
-fn two_first_priorities_meet() {
-    check(|| {
-        let queue = WorkQueue::new();
-        queue.add_all([1, 2, 3]);
-        let other = with(&queue, |queue| queue.add_with(9, HIGH));
-        queue.add_with(3, HIGH);
-        other.join().unwrap();
-        let mut keys: Vec<_> = std::iter::from_fn(|| queue.try_get().ok().map(|item| *item)).collect();
-        keys[..2].sort_unstable();
-        assert_eq!(keys, [3, 9, 1, 2]);
-    });
-}
-
 /// The `done` of a full group meets a getter that goes to sleep (P20).
 #[test]
 fn the_done_of_a_full_group_meets_a_sleeper() {
@@ -126,52 +111,6 @@ fn getters_of_a_shut_down_queue_wait_for_full_groups() {
         let mut got = getters.map(|getter| getter.join().unwrap());
         got.sort_unstable();
         assert_eq!(got, [None, Some(2)]);
-    });
-}
-
-/// The same, if the last key is taken out of the queue (P6, P20).
-#[test]
-fn getters_of_a_shut_down_queue_return_when_the_last_key_is_taken_out() {
-    check(|| {
-        let queue = one_at_a_time();
-        queue.add_all([1, 2]);
-        let item = queue.get().unwrap();
-        queue.shut_down();
-        let parked = getter(&queue);
-        let taken = queue.take_where(|key| *key == 2).queued.len();
-        drop(item);
-        assert_eq!(parked.join().unwrap().is_some(), taken == 0);
-    });
-}
-
-/// The same, with `remove`.
-#[test]
-fn getters_of_a_shut_down_queue_return_when_the_last_key_is_removed() {
-    check(|| {
-        let queue = one_at_a_time();
-        queue.add_all([1, 2]);
-        let item = queue.get().unwrap();
-        queue.shut_down();
-        let parked = getter(&queue);
-        let removed = queue.remove(&2);
-        drop(item);
-        assert_eq!(parked.join().unwrap().is_none(), removed);
-    });
-}
-
-/// The same, if a call takes the last keys at once.
-#[test]
-fn getters_of_a_shut_down_queue_return_when_get_many_takes_the_last_keys() {
-    check(|| {
-        let queue = WorkQueue::builder().fair_by(|_: &u64| 0).max_processing_per_group(2).build();
-        queue.add_all([1, 2, 3, 4]);
-        let held = queue.get_many(2);
-        queue.shut_down();
-        let getters = [getter(&queue), getter(&queue)];
-        drop(held);
-        let last = queue.get_many(2).len();
-        let taken = getters.map(|getter| getter.join().unwrap()).into_iter().flatten().count();
-        assert_eq!(last + taken, 2);
     });
 }
 

@@ -7,21 +7,15 @@ use loom::sync::Arc;
 use loom::sync::atomic::AtomicUsize;
 use loom::sync::atomic::Ordering::Relaxed;
 use loom::thread;
-use loom_tests::check;
+use loom_tests::{check, with};
 
 /// A thread and a task that wait, or are about to, return because of the shut-down.
 #[test]
 fn shutdown_wakes_all() {
     check(|| {
         let queue = WorkQueue::<u64>::new();
-        let thread = thread::spawn({
-            let queue = queue.clone();
-            move || assert!(queue.get().is_none())
-        });
-        let task = thread::spawn({
-            let queue = queue.clone();
-            move || assert!(block_on(queue.get_async()).is_none())
-        });
+        let thread = with(&queue, |queue| assert!(queue.get().is_none()));
+        let task = with(&queue, |queue| assert!(block_on(queue.get_async()).is_none()));
         queue.shut_down();
         thread.join().unwrap();
         task.join().unwrap();
@@ -33,10 +27,7 @@ fn shutdown_wakes_all() {
 fn shutdown_refuses_or_hands_out() {
     check(|| {
         let queue = WorkQueue::new();
-        let adder = thread::spawn({
-            let queue = queue.clone();
-            move || queue.add(1_u64)
-        });
+        let adder = with(&queue, |queue| queue.add(1_u64));
         queue.shut_down();
         let handed_out = queue.get().is_some();
         let added = adder.join().unwrap();
@@ -50,35 +41,10 @@ fn shutdown_refuses_or_hands_out() {
 fn parked_getter_gets_the_last_key() {
     check(|| {
         let queue = WorkQueue::new();
-        let parked = thread::spawn({
-            let queue = queue.clone();
-            move || std::iter::from_fn(|| queue.get()).count()
-        });
-        let adder = thread::spawn({
-            let queue = queue.clone();
-            move || queue.add(1_u64).is_accepted()
-        });
+        let parked = with(&queue, |queue| std::iter::from_fn(|| queue.get()).count());
+        let adder = with(&queue, |queue| queue.add(1_u64).is_accepted());
         queue.shut_down();
         assert_eq!(parked.join().unwrap(), usize::from(adder.join().unwrap()));
-    });
-}
-
-/// A key that was added while processing is queued again after the shut-down, once.
-#[test]
-fn dirty_key_returns_after_shutdown() {
-    check(|| {
-        let queue = WorkQueue::new();
-        queue.add(1_u64);
-        let item = queue.get().unwrap();
-        assert_eq!(queue.add(1), Added::Deferred);
-        let closer = thread::spawn({
-            let queue = queue.clone();
-            move || queue.shut_down()
-        });
-        item.done();
-        assert_eq!(queue.get().as_deref(), Some(&1));
-        closer.join().unwrap();
-        assert!(queue.get().is_none());
     });
 }
 

@@ -7,7 +7,7 @@ use loom::cell::UnsafeCell;
 use loom::future::block_on;
 use loom::sync::Arc;
 use loom::thread;
-use loom_tests::{Nosy, Tally, check, with};
+use loom_tests::{Nosy, check, with};
 use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Wake, Waker};
@@ -18,14 +18,8 @@ use std::time::Duration;
 fn stop_wakes_threads_and_tasks() {
     check(|| {
         let stop = Stop::new();
-        let thread = thread::spawn({
-            let stop = stop.clone();
-            move || stop.wait()
-        });
-        let task = thread::spawn({
-            let stop = stop.clone();
-            move || block_on(stop.wait_async())
-        });
+        let thread = with(&stop, |stop| stop.wait());
+        let task = with(&stop, |stop| block_on(stop.wait_async()));
         stop.stop();
         thread.join().unwrap();
         task.join().unwrap();
@@ -67,10 +61,7 @@ fn stop_publishes() {
 fn a_stop_races_poll_and_drop() {
     check(|| {
         let stop = Stop::new();
-        let stopper = thread::spawn({
-            let stop = stop.clone();
-            move || stop.stop()
-        });
+        let stopper = with(&stop, |stop| stop.stop());
         {
             let mut stopped = pin!(stop.wait_async());
             for _ in 0..2 {
@@ -142,19 +133,6 @@ fn shut_down_races_a_wait_for_it() {
     }
 }
 
-/// One shut-down wakes two waits for it.
-#[test]
-fn shut_down_wakes_every_wait_for_it() {
-    check(|| {
-        let queue = WorkQueue::<u64>::new();
-        let other = with(&queue, |queue| block_on(queue.until_shutting_down()));
-        let ender = with(&queue, WorkQueue::shut_down);
-        block_on(queue.until_shutting_down());
-        other.join().unwrap();
-        ender.join().unwrap();
-    });
-}
-
 /// Writes before the shut-down are visible after a wait for it.
 #[test]
 fn shut_down_publishes_to_a_wait_for_it() {
@@ -169,47 +147,6 @@ fn shut_down_publishes_to_a_wait_for_it() {
         // SAFETY: the write comes before the shut-down.
         assert_eq!(shared.0.with(|value| unsafe { *value }), 7);
         other.join().unwrap();
-    });
-}
-
-/// A future that is polled again is woken through the waker of its last poll; a dropped one is not woken.
-#[test]
-fn repolled_wait_for_the_shut_down_wakes_its_last_waker() {
-    check(|| {
-        let queue = WorkQueue::<u64>::new();
-        let [(first, first_waker), (last, last_waker), (dropped, dropped_waker)] = [(); 3].map(|()| Tally::new());
-        let mut wait = pin!(queue.until_shutting_down());
-        assert!(wait.as_mut().poll(&mut Context::from_waker(&first_waker)).is_pending());
-        {
-            let other = pin!(queue.until_shutting_down());
-            assert!(other.poll(&mut Context::from_waker(&dropped_waker)).is_pending());
-        }
-        let ender = with(&queue, WorkQueue::shut_down);
-        let poll = wait.as_mut().poll(&mut Context::from_waker(&last_waker));
-        ender.join().unwrap();
-        assert_eq!(dropped.count(), 0);
-        if poll.is_pending() {
-            assert_eq!((first.count(), last.count()), (0, 1), "the shut-down came after the second poll");
-            assert!(wait.poll(&mut Context::from_waker(&last_waker)).is_ready());
-        }
-    });
-}
-
-/// A shut-down races the drop of one of two futures that wait for it: the other is woken.
-#[test]
-fn shut_down_races_the_drop_of_a_wait_for_it() {
-    check(|| {
-        let queue = WorkQueue::<u64>::new();
-        let [(_, dropped_waker), (other, other_waker)] = [(); 2].map(|()| Tally::new());
-        let mut waits = [(); 2].map(|()| Box::pin(queue.until_shutting_down()));
-        for (wait, waker) in waits.iter_mut().zip([&dropped_waker, &other_waker]) {
-            assert!(wait.as_mut().poll(&mut Context::from_waker(waker)).is_pending());
-        }
-        let ender = with(&queue, WorkQueue::shut_down);
-        let [dropped, _waits] = waits;
-        drop(dropped);
-        ender.join().unwrap();
-        assert_eq!(other.count(), 1);
     });
 }
 

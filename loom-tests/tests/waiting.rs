@@ -2,14 +2,14 @@
 #![cfg(loom)]
 
 use futures_core::Stream;
-use keyqueue::{GetTimeoutError, WorkQueue};
+use keyqueue::{GetAsync, GetTimeoutError, WorkQueue};
 use loom::future::block_on;
 use loom::thread;
-use loom_tests::{Tally, check, with};
+use loom_tests::{Nosy, Tally, check, with};
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 fn getter(queue: &WorkQueue<u64>) -> thread::JoinHandle<u64> {
@@ -67,10 +67,7 @@ fn a_task_and_a_thread_wake_each_other() {
     check(|| {
         let queue = WorkQueue::new();
         let thread = getter(&queue);
-        let task = thread::spawn({
-            let queue = queue.clone();
-            move || *block_on(queue.get_async()).unwrap()
-        });
+        let task = with(&queue, |queue| *block_on(queue.get_async()).unwrap());
         queue.add_all([1, 2]);
         let mut keys = [thread.join().unwrap(), task.join().unwrap()];
         keys.sort_unstable();
@@ -114,10 +111,7 @@ fn cancelled_getter_forwards_wakeup() {
         let mut future = Box::pin(queue.get_async());
         assert!(future.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
         let parked = getter(&queue);
-        let adder = thread::spawn({
-            let queue = queue.clone();
-            move || queue.add(1)
-        });
+        let adder = with(&queue, |queue| queue.add(1));
         drop(future);
         assert_eq!(parked.join().unwrap(), 1);
         adder.join().unwrap();
@@ -170,33 +164,13 @@ fn timed_out_getter_forwards_wakeup() {
     check(|| {
         let queue = WorkQueue::new();
         let parked = getter(&queue);
-        let adder = thread::spawn({
-            let queue = queue.clone();
-            move || queue.add_all([1, 2])
-        });
+        let adder = with(&queue, |queue| queue.add_all([1, 2]));
         match queue.get_timeout(Duration::ZERO) {
             Ok(item) => item.done(),
             Err(error) => assert_eq!(error, GetTimeoutError::Timeout),
         }
         assert!([1, 2].contains(&parked.join().unwrap()));
         adder.join().unwrap();
-    });
-}
-
-/// A getter that timed out is no longer on the wait list: the next add wakes another getter.
-#[test]
-fn timed_out_getter_is_forgotten() {
-    check(|| {
-        let queue = WorkQueue::new();
-        let adder = thread::spawn({
-            let queue = queue.clone();
-            move || queue.add(1)
-        });
-        let first = queue.get_timeout(Duration::ZERO).map(|item| *item);
-        let parked = getter(&queue);
-        adder.join().unwrap();
-        queue.add(2);
-        assert_eq!(parked.join().unwrap(), if first == Ok(1) { 2 } else { 1 });
     });
 }
 
@@ -207,10 +181,7 @@ fn repolled_future_wakes_its_last_waker() {
         let queue = WorkQueue::new();
         let mut future = pin!(queue.get_async());
         assert!(future.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
-        let adder = thread::spawn({
-            let queue = queue.clone();
-            move || queue.add(1)
-        });
+        let adder = with(&queue, |queue| queue.add(1));
         let (tally, waker) = Tally::new();
         let poll = future.as_mut().poll(&mut Context::from_waker(&waker));
         adder.join().unwrap();
@@ -221,22 +192,6 @@ fn repolled_future_wakes_its_last_waker() {
             };
             assert_eq!(*item, 1);
         }
-    });
-}
-
-/// `get_many` leaves no getter parked while a key is queued.
-#[test]
-fn get_many_strands_no_getter() {
-    check(|| {
-        let queue = WorkQueue::new();
-        let parked = getter(&queue);
-        let many = thread::spawn({
-            let queue = queue.clone();
-            move || queue.get_many(2).len()
-        });
-        queue.add_all([1, 2, 3]);
-        assert!((1..=2).contains(&many.join().unwrap()));
-        parked.join().unwrap();
     });
 }
 
@@ -286,10 +241,7 @@ fn a_getter_woken_in_vain_keeps_its_position() {
         let mut futures = [(); 2].map(|()| Box::pin(queue.get_async()));
         assert!(futures[0].as_mut().poll(&mut Context::from_waker(&first_waker)).is_pending());
         assert!(futures[1].as_mut().poll(&mut Context::from_waker(&second_waker)).is_pending());
-        let overtaker = thread::spawn({
-            let queue = queue.clone();
-            move || drop(queue.try_get())
-        });
+        let overtaker = with(&queue, |queue| drop(queue.try_get()));
         queue.add(1);
         assert_eq!((first.count(), second.count()), (1, 0), "the add wakes the oldest getter");
         if futures[0].as_mut().poll(&mut Context::from_waker(&first_waker)).is_pending() {
@@ -301,49 +253,27 @@ fn a_getter_woken_in_vain_keeps_its_position() {
     });
 }
 
-/// A waker that takes the queue's lock when it is woken and when it is dropped.
-struct Nosy(WorkQueue<u64>);
-
-impl Nosy {
-    fn poll<F: Future>(queue: &WorkQueue<u64>, future: &mut std::pin::Pin<Box<F>>) -> Poll<F::Output> {
-        let waker = Waker::from(Arc::new(Self(queue.clone())));
-        // The wait list now has the only other clone of the waker.
-        future.as_mut().poll(&mut Context::from_waker(&waker))
-    }
-}
-
-impl Wake for Nosy {
-    fn wake(self: Arc<Self>) {
-        let _lock_is_free = self.0.stats();
-    }
-}
-
-impl Drop for Nosy {
-    fn drop(&mut self) {
-        let _lock_is_free = self.0.stats();
-    }
-}
-
 /// No waker is woken or dropped under the lock: not by an add, a second poll, the drop of a future, or the shut-down (W4).
 #[test]
 fn wakers_run_without_the_lock() {
     check(|| {
         let queue = WorkQueue::new();
+        let poll = |future: &mut Pin<Box<GetAsync<'_, Nosy>>>| {
+            let waker = Waker::from(Arc::new(Nosy(0, queue.clone())));
+            // The wait list now has the only other clone of the waker.
+            future.as_mut().poll(&mut Context::from_waker(&waker)).is_pending()
+        };
         let mut futures = [(); 2].map(|()| Box::pin(queue.get_async()));
-        for future in &mut futures {
-            assert!(Nosy::poll(&queue, future).is_pending());
-        }
-        let other = thread::spawn({
-            let queue = queue.clone();
-            move || {
-                queue.add(1);
-                queue.shut_down();
-            }
+        assert!(futures.iter_mut().all(poll));
+        let other = with(&queue, |queue| {
+            queue.add(Nosy(1, queue.clone()));
+            queue.shut_down();
         });
         let [mut first, second] = futures;
-        let _polled = Nosy::poll(&queue, &mut first).map(drop);
+        _ = poll(&mut first);
         drop(second);
         other.join().unwrap();
         drop(first);
+        while queue.try_get().is_ok() {}
     });
 }

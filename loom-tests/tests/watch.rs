@@ -1,11 +1,9 @@
 //! Tasks that wait for the next add of a held key (`until_dirty`): watchers.
 #![cfg(loom)]
 
-use keyqueue::{AddOptions, Added, Clock, DelayConflict, DelayedAdd, Driver, OwnedItem, UntilDirty, WorkQueue};
-use loom::cell::UnsafeCell;
+use keyqueue::{Added, OwnedItem, UntilDirty, WorkQueue};
 use loom::future::block_on;
-use loom::sync::Arc;
-use loom_tests::{Nosy, Tally, check, ns, rest, with};
+use loom_tests::{Nosy, Tally, check, manual, ns, rest, with};
 use std::hash::Hash;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
@@ -43,118 +41,6 @@ fn add_races_the_watcher() {
     });
 }
 
-/// Writes before an add are visible to the watcher that it wakes.
-#[test]
-fn add_publishes_to_the_watcher() {
-    check(|| {
-        let shared = Arc::new((UnsafeCell::new(0), WorkQueue::new()));
-        let item = held(&shared.1, 1_u64);
-        let other = with(&shared, |shared| {
-            // SAFETY: the read comes after the add.
-            shared.0.with_mut(|value| unsafe { *value = 7 });
-            shared.1.add(1);
-        });
-        block_on(item.until_dirty());
-        // SAFETY: the write comes before the add.
-        assert_eq!(shared.0.with(|value| unsafe { *value }), 7);
-        other.join().unwrap();
-    });
-}
-
-/// One add wakes two watchers of its key.
-#[test]
-fn add_wakes_all_watchers() {
-    check(|| {
-        let queue = WorkQueue::new();
-        let item = Arc::new(held(&queue, 1_u64));
-        let other = with(&item, |item| block_on(item.until_dirty()));
-        let adder = with(&queue, |queue| queue.add(1));
-        block_on(item.until_dirty());
-        other.join().unwrap();
-        adder.join().unwrap();
-    });
-}
-
-/// A watcher that waits, or is about to, races `dirty`, which makes the held key dirty.
-fn wakes_the_watcher(prepare: fn(&WorkQueue<u64>), dirty: fn(&WorkQueue<u64>)) {
-    check(move || {
-        let (clock, time) = Clock::mock();
-        let queue = WorkQueue::builder().clock(clock).driver(Driver::Manual).delayed_add(DelayedAdd::Strict).build();
-        let item = held(&queue, 1_u64);
-        prepare(&queue);
-        time.advance(ns(10));
-        let other = with(&queue, dirty);
-        block_on(item.until_dirty());
-        other.join().unwrap();
-        item.done();
-        assert_eq!(queue.len(), 1);
-    });
-}
-
-fn delay(queue: &WorkQueue<u64>) {
-    assert_eq!(queue.add_after(1, ns(10)), Added::Delayed);
-}
-
-fn delay_and_add(queue: &WorkQueue<u64>) {
-    delay(queue);
-    assert_eq!(queue.add(1), Added::Coalesced);
-}
-
-#[test]
-fn turn_wakes_the_watcher() {
-    wakes_the_watcher(delay, |queue| assert_eq!(queue.turn(), 1));
-}
-
-#[test]
-fn cancel_wakes_the_watcher() {
-    wakes_the_watcher(delay_and_add, |queue| assert!(queue.cancel(&1)));
-}
-
-#[test]
-fn replace_wakes_the_watcher() {
-    wakes_the_watcher(delay, |queue| {
-        assert_eq!(queue.add_with(1, AddOptions::new().conflict(DelayConflict::Replace)), Added::Deferred);
-    });
-}
-
-#[test]
-fn add_all_wakes_the_watcher() {
-    wakes_the_watcher(|_| {}, |queue| assert_eq!(queue.add_all([1]), 1));
-}
-
-/// The expiry of a delay by the driver thread wakes the watcher.
-#[test]
-fn driver_wakes_the_watcher() {
-    check(|| {
-        let queue = WorkQueue::builder().capacity(8).build();
-        let item = held(&queue, 1_u64);
-        queue.add_after(1, ns(1));
-        block_on(item.until_dirty());
-        assert_eq!(queue.delayed_len(), 0);
-        queue.shut_down();
-    });
-}
-
-/// A watcher that is polled again is woken through the waker of its last poll.
-#[test]
-fn repolled_watcher_wakes_its_last_waker() {
-    check(|| {
-        let queue = WorkQueue::new();
-        let item = held(&queue, 1_u64);
-        let (mut future, first) = watching(&item);
-        let other = with(&queue, |queue| queue.add(1));
-        let (last, waker) = Tally::new();
-        let polled = poll(&mut future, &waker);
-        other.join().unwrap();
-        if polled.is_pending() {
-            assert_eq!((first.count(), last.count()), (0, 1), "the add came after the second poll");
-            assert!(poll(&mut future, &waker).is_ready());
-        } else {
-            assert_eq!((first.count(), last.count()), (1, 0));
-        }
-    });
-}
-
 /// One of two watchers is dropped while the key is added: the other is woken. Later watchers of the same slot are not confused
 /// with either.
 #[test]
@@ -183,45 +69,6 @@ fn add_races_the_drop_of_a_watcher() {
     });
 }
 
-/// An add does not wake the watcher of another key.
-#[test]
-fn watcher_waits_for_its_own_key() {
-    check(|| {
-        let queue = WorkQueue::new();
-        let (item, other) = (held(&queue, 1_u64), held(&queue, 2));
-        let (_of_one, one) = watching(&item);
-        let (mut of_two, two) = watching(&other);
-        let adder = with(&queue, |queue| queue.add(1));
-        assert!(poll(&mut of_two, Waker::noop()).is_pending());
-        adder.join().unwrap();
-        assert_eq!((one.count(), two.count()), (1, 0));
-    });
-}
-
-/// A leaked watcher leaves its waker in the list, and an add of another key in its slot may wake that waker. The other key's own
-/// watcher is woken, too.
-#[test]
-fn leaked_watcher_hides_no_other() {
-    check(|| {
-        let queue = WorkQueue::new();
-        let item = held(&queue, 1_u64);
-        let (future, leaked) = watching(&item);
-        std::mem::forget(future);
-        // One of the two slots is free, or both are.
-        let other = with(&queue, |queue| queue.add(2));
-        item.done();
-        other.join().unwrap();
-        queue.add(3);
-        let items = [(); 2].map(|()| queue.get().unwrap().into_owned());
-        for item in &items {
-            let (_future, own) = watching(item);
-            assert_eq!(queue.add(**item), Added::Deferred);
-            assert_eq!(own.count(), 1);
-        }
-        assert!(leaked.count() <= 1);
-    });
-}
-
 /// The `done` of a key with a leaked watcher races an add: the waker is woken only if the add comes first.
 #[test]
 fn leaked_watcher_is_woken_once() {
@@ -245,8 +92,8 @@ fn watchers_are_woken_and_dropped_without_the_lock() {
         [|queue| _ = queue.add(Nosy(1, queue.clone())), |queue| assert_eq!(queue.turn(), 1)];
     for dirty in ways {
         check(move || {
-            let (clock, time) = Clock::mock();
-            let queue = WorkQueue::builder().clock(clock).driver(Driver::Manual).build();
+            let (queue, time) = manual();
+            let queue = queue.build();
             let key = |key| Nosy(key, queue.clone());
             let items = [1, 2].map(|number| held(&queue, key(number)));
             queue.add_after(key(1), ns(10));

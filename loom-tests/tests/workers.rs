@@ -2,27 +2,17 @@
 #![cfg(loom)]
 
 use keyqueue::rate_limiter::ItemExponentialFailure;
-use keyqueue::{
-    Added, Clock, DelayedKey, Driver, Item, Leftover, OnPanic, OwnedItem, WorkQueue, WorkQueueBuilder, Workers,
-    WorkersBuilder,
-};
+use keyqueue::{Item, Leftover, OwnedItem, WorkQueue, WorkQueueBuilder, Workers, WorkersBuilder};
 use loom::cell::UnsafeCell;
 use loom::future::block_on;
 use loom::sync::Arc;
 use loom::sync::atomic::AtomicUsize;
 use loom::sync::atomic::Ordering::Relaxed;
 use loom::thread;
-use loom_tests::{Tally, check, check_full, check_panics, fail, ns, with};
-use std::future::{pending, ready};
+use loom_tests::{check, check_full, check_panics, fail, manual, ns, pairs, with};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::pin;
 use std::task::{Context, Wake, Waker};
 use std::time::Duration;
-
-/// The keys, and the times that were left.
-fn pairs<K>(delayed: impl IntoIterator<Item = DelayedKey<K>>) -> Vec<(K, Duration)> {
-    delayed.into_iter().map(|delayed| (delayed.key, delayed.left)).collect()
-}
 
 /// Whether a loop runs in a thread or as a task.
 #[derive(Clone, Copy)]
@@ -35,9 +25,7 @@ const WAYS: [Way; 2] = [Way::Thread, Way::Task];
 
 /// A queue without a driver: a key that fails stays delayed, because no model here calls `turn`.
 fn backing_off() -> WorkQueueBuilder<u64> {
-    let (clock, _time) = Clock::mock();
-    let limiter = ItemExponentialFailure::new(ns(10), ns(80));
-    WorkQueue::builder().clock(clock).driver(Driver::Manual).rate_limiter(limiter)
+    manual().0.rate_limiter(ItemExponentialFailure::new(ns(10), ns(80)))
 }
 
 /// Starts one loop.
@@ -74,22 +62,6 @@ fn failed_and_is_retried(queue: &WorkQueue<u64>, workers: &Workers<u64>, delayed
     assert_eq!((tally.running, tally.panicked, tally.succeeded), (0, 1, 0));
     assert_eq!((tally.retried, tally.refused), (delayed as u64, refused as u64));
     assert_eq!(delayed + refused, 1);
-}
-
-/// A handler panics while the queue is shut down: the retry of its key is delayed or refused, and the loop ends.
-#[test]
-fn panic_races_shutdown() {
-    for way in WAYS {
-        check_panics(1..=1, move || {
-            let queue = backing_off().build();
-            queue.add(1);
-            let workers = start(queue.workers(), way, fails_first());
-            queue.shut_down();
-            workers.join();
-            let left = workers.stop();
-            failed_and_is_retried(&queue, &workers, left.delayed.len(), left.refused.len());
-        });
-    }
 }
 
 /// A handler panics while the queue drains: the drain returns, and reports the key if it is delayed.
@@ -140,56 +112,6 @@ fn panic_races_stop() {
     }
 }
 
-/// With `OnPanic::Done` a panic does not retry the key.
-#[test]
-fn on_panic_done_does_not_retry() {
-    for way in WAYS {
-        check_panics(1..=1, move || {
-            let queue = backing_off().on_panic(OnPanic::Done).build();
-            queue.add(1);
-            let workers = start(queue.workers(), way, fails_first());
-            assert!(workers.drain().is_empty());
-            let tally = workers.tally();
-            assert_eq!((tally.running, tally.panicked, tally.retried, tally.refused), (0, 1, 0, 0));
-        });
-    }
-}
-
-/// The panic hook panics, too: the key is still retried, and the loop goes on.
-#[test]
-fn panicking_hook_strands_no_key() {
-    for way in WAYS {
-        check_panics(2..=2, move || {
-            let queue = backing_off().build();
-            queue.add(1);
-            let workers = queue.workers().on_panic(|_, _| fail());
-            let workers = start(workers, way, fails_first());
-            let left = workers.drain();
-            let tally = workers.tally();
-            assert_eq!((tally.running, tally.panicked, tally.retried), (0, 2, left.delayed.len() as u64));
-            assert_eq!(left.delayed.len() as u64 + tally.refused, 1);
-        });
-    }
-}
-
-/// A key that is retried without a delay is handled again by the same loop, or refused.
-#[test]
-fn loop_goes_on_after_a_panic() {
-    for way in WAYS {
-        check_panics(1..=1, move || {
-            let limiter = ItemExponentialFailure::new(Duration::ZERO, Duration::ZERO);
-            let queue = WorkQueue::builder().driver(Driver::Manual).rate_limiter(limiter).build();
-            queue.add(1);
-            let workers = start(queue.workers(), way, fails_first());
-            let left = workers.drain();
-            let tally = workers.tally();
-            assert_eq!((tally.running, tally.panicked), (0, 1));
-            assert_eq!((tally.succeeded, tally.retried), if left.is_empty() { (1, 1) } else { (0, 0) });
-            assert_eq!(left.refused.len() as u64, tally.refused);
-        });
-    }
-}
-
 /// A thread and a task join two loops that end, and both return.
 #[test]
 fn joins_race_the_end_of_two_loops() {
@@ -206,43 +128,6 @@ fn joins_race_the_end_of_two_loops() {
         block_on(workers.join_async());
         assert_eq!((workers.tally().running, joiner.join().unwrap()), (0, 0));
     });
-}
-
-/// The end of one loop ends two joins, of threads or of tasks.
-#[test]
-fn two_joins_both_return() {
-    for way in WAYS {
-        check(move || {
-            let workers = WorkQueue::<u64>::new().workers().build();
-            let only = workers.run_async(async |_: &Item<'_, u64>| ());
-            let joiners = [(); 2].map(|()| {
-                with(&workers, move |workers| match way {
-                    Way::Thread => workers.join(),
-                    Way::Task => block_on(workers.join_async()),
-                })
-            });
-            drop(only);
-            _ = joiners.map(|joiner| joiner.join().unwrap());
-        });
-    }
-}
-
-/// Writes of a loop, and what it has counted, are visible after a join.
-#[test]
-fn join_publishes() {
-    for way in WAYS {
-        check(move || {
-            let (queue, runs) = (WorkQueue::new(), Arc::new(AtomicUsize::new(0)));
-            queue.add(1);
-            queue.shut_down();
-            let workers = start(queue.workers(), way, {
-                let runs = Arc::clone(&runs);
-                move |_| _ = runs.fetch_add(1, Relaxed)
-            });
-            block_on(workers.join_async());
-            assert_eq!((runs.load(Relaxed), workers.tally().succeeded), (1, 1));
-        });
-    }
 }
 
 /// A value that a handler captures, and that writes to the cell when it is dropped.
@@ -276,30 +161,6 @@ fn join_returns_after_the_handler_is_dropped() {
             assert_eq!(cell.with(|value| unsafe { *value }), 7);
         });
     }
-}
-
-/// A join that is polled again is woken through the waker of its last poll; a dropped one is not woken.
-#[test]
-fn repolled_join_wakes_its_last_waker() {
-    check(|| {
-        let workers = WorkQueue::<u64>::new().workers().build();
-        let only = workers.run_async(async |_: &Item<'_, u64>| ());
-        let [(first, first_waker), (last, last_waker), (dropped, dropped_waker)] = [(); 3].map(|()| Tally::new());
-        let mut join = pin!(workers.join_async());
-        assert!(join.as_mut().poll(&mut Context::from_waker(&first_waker)).is_pending());
-        {
-            let other = pin!(workers.join_async());
-            assert!(other.poll(&mut Context::from_waker(&dropped_waker)).is_pending());
-        }
-        let end = thread::spawn(move || drop(only));
-        let poll = join.as_mut().poll(&mut Context::from_waker(&last_waker));
-        end.join().unwrap();
-        assert_eq!(dropped.count(), 0);
-        if poll.is_pending() {
-            assert_eq!((first.count(), last.count()), (0, 1), "the loop ended after the second poll");
-            assert!(join.poll(&mut Context::from_waker(&last_waker)).is_ready());
-        }
-    });
 }
 
 /// A waker that takes the workers' lock when it is woken and when it is dropped.
@@ -403,56 +264,6 @@ fn drain_ends_all_threads() {
     });
 }
 
-/// The future of a loop is dropped while it handles a key: the key is done, and the loop has ended.
-#[test]
-fn dropped_task_finishes_its_key() {
-    check(|| {
-        let queue = WorkQueue::new();
-        queue.add(1_u64);
-        let workers = queue.workers().build();
-        let mut run = Box::pin(workers.run_async(async |_: &Item<'_, u64>| pending::<()>().await));
-        assert!(run.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
-        let drain = with(&workers, Workers::drain);
-        drop(run);
-        assert!(drain.join().unwrap().is_empty());
-        assert_eq!((workers.tally().running, workers.tally().succeeded), (0, 0));
-    });
-}
-
-/// The future of a loop is dropped while it is woken for a key: another loop gets the key.
-#[test]
-fn dropped_task_leaves_its_key_to_another() {
-    check(|| {
-        let queue = WorkQueue::new();
-        let workers = queue.workers().build();
-        let mut run = Box::pin(workers.run_async(async |_: &Item<'_, u64>| ()));
-        assert!(run.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
-        let other = with(&workers, |workers| workers.run(|_| ()));
-        let adder = with(&queue, |queue| queue.add(1));
-        drop(run);
-        queue.wait_idle();
-        adder.join().unwrap();
-        queue.wait_idle();
-        assert_eq!(workers.tally().succeeded, 1);
-        queue.shut_down();
-        other.join().unwrap();
-    });
-}
-
-/// A loop that waits for a key, or is about to, ends at `stop`.
-#[test]
-fn stop_ends_a_loop_that_waits() {
-    for way in WAYS {
-        check(move || {
-            let queue = WorkQueue::new();
-            let workers = start(queue.workers(), way, |_| ());
-            assert!(workers.stop().is_empty());
-            workers.join();
-            assert_eq!(queue.add(1), Added::Rejected);
-        });
-    }
-}
-
 /// A key that is added while the loop is stopped is rejected, handled, or reported as left.
 #[test]
 fn stop_accounts_for_a_racing_add() {
@@ -506,33 +317,12 @@ fn stop_reports_a_key_added_while_processing() {
     }
 }
 
-#[test]
-fn timed_out_drain_reports_a_key_added_while_processing() {
-    for way in WAYS {
-        dirty_key_races_stop(way, |workers| workers.drain_timeout(Duration::ZERO));
-        dirty_key_races_stop(way, |workers| block_on(workers.drain_until(ready(()))));
-    }
-}
-
 /// A queue with a held key, and a second queue, whose shut-down is the deadline of a drain.
 fn held_and_timer() -> (WorkQueue<u64>, OwnedItem<u64>, WorkQueue<u64>) {
     let queue = WorkQueue::new();
     queue.add(1);
     let item = queue.get().unwrap().into_owned();
     (queue, item, WorkQueue::new())
-}
-
-/// A deadline ends a drain while its key is held.
-#[test]
-fn drain_until_ends_at_its_deadline() {
-    check(|| {
-        let (queue, item, timer) = held_and_timer();
-        let ticking = with(&timer, WorkQueue::shut_down);
-        let left = block_on(queue.workers().build().drain_until(timer.until_shutting_down()));
-        assert_eq!((left.queued, left.processing), (vec![], vec![1]));
-        item.done();
-        ticking.join().unwrap();
-    });
 }
 
 /// `done` of the last key ends a drain before its deadline. If the deadline comes too, the key is done or reported.
@@ -550,21 +340,6 @@ fn drain_until_ends_with_the_work() {
             assert_eq!(queue.stats().processing, 0);
         });
     }
-}
-
-/// `stop` races the `done` that queues a dirty key: the key is reported. (No loop runs, so there are fewer steps.)
-#[test]
-fn stop_reports_a_key_that_done_requeues() {
-    check(|| {
-        let queue = WorkQueue::new();
-        queue.add(1_u64);
-        let item = queue.get().unwrap().into_owned();
-        queue.add(1);
-        let holder = thread::spawn(move || item.done());
-        let left = queue.workers().build().stop();
-        holder.join().unwrap();
-        assert!(left.queued == [1] || left.processing == [1], "{left:?}");
-    });
 }
 
 /// `stop` beside a full group: its holder is done, with a dirty key, and another key is added. Each key is in one list, and what

@@ -82,11 +82,12 @@ impl<K> Shared<K> {
 mod tests {
     use crate::observe::{Metrics, Observer};
     use crate::shared::Shared;
+    use crate::shared::stopped::until;
     use crate::sync::{Arc, Parker};
     use crate::time::driver::{NextStep, State};
     use crate::{Added, Clock, WorkQueue};
     use std::sync::mpsc::{self, Sender};
-    use std::time::{Duration, Instant};
+    use std::time::Duration;
 
     const INTERVAL: Duration = Duration::from_millis(500);
     const LONG: Duration = Duration::from_secs(60);
@@ -104,14 +105,6 @@ mod tests {
         }
     }
 
-    fn wait_until(condition: impl Fn() -> bool) {
-        let begin = Instant::now();
-        while !condition() {
-            assert!(begin.elapsed() < LONG, "it does not come true");
-            std::thread::yield_now();
-        }
-    }
-
     /// The driver thread is parked without a deadline after the last report, ends after the last report of a shut-down, and is not
     /// started again.
     #[test]
@@ -120,30 +113,30 @@ mod tests {
         let (send, reports) = mpsc::channel();
         let queue = WorkQueue::builder().clock(clock).observer(Reports(send)).build();
         assert!(matches!(queue.shared.hub().driver, State::Absent), "no thread before the first add");
-        let until = || match queue.shared.hub().driver {
+        let parked_until = || match queue.shared.hub().driver {
             State::Parked { until, .. } => Some(until),
             _ => None,
         };
         for n in 1..=2_u64 {
             queue.add(n);
             queue.get().unwrap().done();
-            wait_until(|| until() == Some(n * INTERVAL.as_nanos() as u64));
+            until("the driver parks", || parked_until() == Some(n * INTERVAL.as_nanos() as u64));
             time.advance(INTERVAL);
             assert_eq!(reports.recv_timeout(LONG), Ok(0));
-            wait_until(|| until() == Some(u64::MAX));
+            until("the driver parks", || parked_until() == Some(u64::MAX));
         }
         queue.add(3);
         let item = queue.get().unwrap();
-        wait_until(|| until() == Some(3 * INTERVAL.as_nanos() as u64));
+        until("the driver parks", || parked_until() == Some(3 * INTERVAL.as_nanos() as u64));
         queue.shut_down();
-        wait_until(|| !matches!(queue.shared.hub().driver, State::Running));
-        assert!(until().is_some(), "the thread does not end while a report is to come");
+        until("the driver parks", || !matches!(queue.shared.hub().driver, State::Running));
+        assert!(parked_until().is_some(), "the thread does not end while a report is to come");
         time.advance(INTERVAL);
         assert_eq!(reports.recv_timeout(LONG), Ok(1));
         item.done();
         time.advance(INTERVAL);
         assert_eq!(reports.recv_timeout(LONG), Ok(0));
-        wait_until(|| matches!(queue.shared.hub().driver, State::Absent));
+        until("the driver ends", || matches!(queue.shared.hub().driver, State::Absent));
         queue.add(4);
         assert!(matches!(queue.shared.hub().driver, State::Absent));
     }
@@ -156,7 +149,7 @@ mod tests {
         let (send, reports) = mpsc::channel();
         let queue = WorkQueue::builder().clock(clock).observer(Reports(send)).build_with(start);
         std::thread::scope(|scope| {
-            let parked = || wait_until(|| queue.stats().waiters > 0);
+            let parked = || until("the getter parks", || queue.stats().waiters > 0);
             let getter = scope.spawn(|| queue.get().is_none());
             parked();
             queue.add(1); // for the getter above, which ends
@@ -273,7 +266,7 @@ mod tests {
         assert!(queue.shared.is_driver_missing());
         POSSIBLE.store(true, Ordering::SeqCst);
         let _item = queue.get().unwrap();
-        wait_until(|| {
+        until("the driver starts", || {
             queue.add(1);
             !queue.shared.is_driver_missing()
         });

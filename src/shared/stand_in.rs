@@ -119,6 +119,7 @@ mod tests {
     use super::*;
     use crate::observe::{Metrics, Observer};
     use crate::shared::start_driver_thread;
+    use crate::shared::stopped::until;
     use crate::sync::now;
     use crate::{Added, Clock, WorkQueue, WorkQueueBuilder};
     use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -141,14 +142,6 @@ mod tests {
         hub.driver = State::Missing { retry_at: now() + HOUR };
         drop(hub);
         queue
-    }
-
-    fn until(what: &str, reached: impl Fn() -> bool) {
-        let begin = Instant::now();
-        while !reached() {
-            assert!(begin.elapsed() < LONG, "{what}");
-            thread::sleep(Duration::from_millis(1));
-        }
     }
 
     /// The stand-in is parked, and this number of getters.

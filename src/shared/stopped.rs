@@ -83,7 +83,7 @@ fn task(queue: &WorkQueue<u64>) -> JoinHandle<(u32, Option<u64>)> {
 }
 
 /// Waits for this, but no longer than it can take.
-fn until(what: &str, reached: impl Fn() -> bool) {
+pub(super) fn until(what: &str, reached: impl Fn() -> bool) {
     let begin = Instant::now();
     while !reached() {
         assert!(begin.elapsed() < Duration::from_secs(20), "{what}");

@@ -28,7 +28,7 @@ use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::error::Error;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How a crawler behaves.
 #[derive(Debug, Clone)]
@@ -47,8 +47,6 @@ pub struct Settings {
 #[derive(Debug)]
 pub struct Request<'a> {
     pub url: &'a Url,
-    /// When the worker asked for a token.
-    pub asked: Instant,
     /// An error of the server is an `Err`.
     pub result: Result<StatusCode, &'a reqwest::Error>,
 }
@@ -125,13 +123,12 @@ impl Crawler {
 
     /// Fetches a page, as soon as its host has a token, and adds what it links to.
     async fn visit(&self, page: &Url) -> Result<Outcome, String> {
-        let asked = Instant::now();
         let bucket = Arc::clone(&self.hosts.lock().unwrap()[&host(page)]);
         tokio::time::sleep(bucket.reserve().delay()).await;
 
         let result = self.fetch(page).await;
         let status = result.as_ref().map(|(status, _)| *status);
-        (self.log)(Request { url: page, asked, result: status });
+        (self.log)(Request { url: page, result: status });
         match result {
             Ok((StatusCode::OK, html)) => {
                 links(page, &html).for_each(|link| self.add(link))

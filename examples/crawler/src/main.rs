@@ -1,11 +1,14 @@
-//! Crawls a site that it generates and serves on loopback. The crawler is in `lib.rs`.
+//! Crawls a site that it generates and serves on loopback. The crawler is in `lib.rs`. At its end it checks that it got each page, once,
+//! and no host too many requests.
 
 use crawler::site::{Page, Site};
 use crawler::{Crawler, Settings};
 use lexopt::prelude::*;
 use reqwest::Url;
+use std::collections::HashMap;
 use std::error::Error;
 use std::num::NonZero;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::net::TcpListener;
 use tokio::signal::ctrl_c;
@@ -64,10 +67,15 @@ async fn main() -> Result<(), Box<dyn Error>> {
         site.hosts,
         site.pages
     );
+    let all = u64::from(site.hosts) * u64::from(site.pages);
     tokio::spawn(async { axum::serve(listener, site.router()).await });
 
-    let start = Instant::now();
-    let crawler = Crawler::new(server, settings, |_| {})?;
+    let (start, rate) = (Instant::now(), settings.rate);
+    let log = Arc::new(Mutex::new(Vec::new()));
+    let requests = Arc::clone(&log);
+    let crawler = Crawler::new(server, settings, move |request| {
+        requests.lock().unwrap().push((request.url.clone(), request.result.is_ok()))
+    })?;
     let workers = crawler.start();
     crawler.add(Url::parse(&Page::FIRST.url())?);
     tokio::select! {
@@ -98,5 +106,19 @@ async fn main() -> Result<(), Box<dyn Error>> {
         left.queued.len() + unfinished
     );
     println!("took {:.2?}", start.elapsed());
+
+    let (mut answers, mut requests) = (HashMap::new(), HashMap::new());
+    for (url, is_answer) in &*log.lock().unwrap() {
+        *answers.entry(url.clone()).or_insert(0) += u32::from(*is_answer);
+        *requests.entry(url.host_str().map(str::to_owned)).or_insert(0.0) += 1.0;
+    }
+    let allowed = 1.0 + rate * start.elapsed().as_secs_f64();
+    assert!(answers.values().all(|&answers| answers <= 1), "asked again after an answer");
+    assert!(
+        requests.values().all(|&requests| requests <= allowed),
+        "asked a host too often"
+    );
+    let is_complete = left.is_empty() && !has_chaos;
+    assert!(!is_complete || tally.succeeded == all, "{all} pages can be reached");
     Ok(())
 }

@@ -31,8 +31,6 @@
 
 mod page;
 mod picture;
-#[cfg(test)]
-mod tests;
 
 use keyqueue::rate_limiter::ItemExponentialFailure;
 use keyqueue::{AddOptions, Clock, Driver, Outcome, Priority, WorkQueue};

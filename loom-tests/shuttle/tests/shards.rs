@@ -6,8 +6,6 @@
 #![cfg(loom)]
 
 use keyqueue::{Added, WorkQueue};
-use shuttle::sync::Arc;
-use shuttle::sync::atomic::{AtomicUsize, Ordering};
 use shuttle::thread;
 use std::future::Future;
 use std::pin::pin;
@@ -122,31 +120,6 @@ fn an_idle_wait_sees_work_that_changes_shards() {
             })
         });
         idle.into_iter().for_each(|idle| idle.join().unwrap());
-        queue.shut_down();
-        workers.into_iter().for_each(|worker| worker.join().unwrap());
-    });
-}
-
-/// Few keys, added again while they are processed (P1, P3).
-#[test]
-fn a_key_has_one_holder() {
-    check(|| {
-        let queue = queue();
-        let holders: Arc<[AtomicUsize; 3]> = Arc::default();
-        let adders = [(); 4].map(|()| spawn(&queue, |queue| (0..6).for_each(|n| _ = queue.add(n % 3))));
-        let workers = [(); 4].map(|()| {
-            let holders = Arc::clone(&holders);
-            spawn(&queue, move |queue| {
-                while let Some(item) = queue.get() {
-                    let holders = &holders[*item as usize];
-                    assert_eq!(holders.fetch_add(1, Ordering::SeqCst), 0);
-                    thread::yield_now();
-                    holders.fetch_sub(1, Ordering::SeqCst);
-                }
-            })
-        });
-        adders.into_iter().for_each(|adder| adder.join().unwrap());
-        queue.wait_idle();
         queue.shut_down();
         workers.into_iter().for_each(|worker| worker.join().unwrap());
     });

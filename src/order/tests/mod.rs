@@ -8,22 +8,10 @@ mod table;
 mod turns;
 
 use super::{AnyOrder, Bin, Group, Place, level_of};
+use fastrand::Rng;
 use plain::{Plain, Rules};
 
 std::thread_local!(pub(crate) static VISITS: std::cell::Cell<u64> = const { std::cell::Cell::new(0) });
-
-/// A small generator (xorshift64*).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: u32) -> u32 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        let high = self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 32;
-        ((high * u64::from(end)) >> 32) as u32
-    }
-}
 
 /// A queue of keys by number, as far as an order sees one.
 struct Keys {
@@ -231,24 +219,24 @@ fn steps() -> u32 {
 
 /// `keys`: the number of keys. `levels`: priorities are given.
 fn random_calls(order: impl Fn() -> AnyOrder<u32>, rules: Rules, levels: bool, groups: u64, keys: u32) {
-    let mut random = Random(u64::from(keys) + 7 * groups + 1);
+    let mut random = Rng::with_seed(u64::from(keys) + 7 * groups + 1);
     let mut run = Run::new(order(), rules, groups, keys);
     let phase = steps() / 15;
     for step in 0..steps() {
         // Many keys at times, hardly any at others, and many removals at others.
         let (adds, removes) = [(50, 2), (20, 2), (35, 2), (40, 35), (30, 5)][(step / phase.min(6 * keys)) as usize % 5];
-        let priority = |random: &mut Random| match random.below(2) {
-            1 if levels => [-128, -100, 0, 3, 100, 127][random.below(6) as usize],
+        let priority = |random: &mut Rng| match random.u32(..2) {
+            1 if levels => [-128, -100, 0, 3, 100, 127][random.u32(..6) as usize],
             _ => 0,
         };
-        let key = random.below(keys);
-        let op = match random.below(100) {
+        let key = random.u32(..keys);
+        let op = match random.u32(..100) {
             dice if dice < adds => Op::Add(key, priority(&mut random)),
             dice if dice < adds + removes => Op::Remove(key),
-            99 if random.below(100) == 0 => Op::Shrink,
-            _ if run.keys.held.len() > 20 || random.below(2) == 0 => {
-                let again = (random.below(4) == 0).then(|| priority(&mut random));
-                Op::End(random.below(1 << 20), again)
+            99 if random.u32(..100) == 0 => Op::Shrink,
+            _ if run.keys.held.len() > 20 || random.u32(..2) == 0 => {
+                let again = (random.u32(..4) == 0).then(|| priority(&mut random));
+                Op::End(random.u32(..1 << 20), again)
             }
             _ => Op::Pop,
         };

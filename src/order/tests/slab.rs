@@ -1,19 +1,19 @@
 //! Numbers are lent again.
 
-use super::Random;
 use crate::order::slab::Slab;
+use fastrand::Rng;
 
 #[test]
 fn a_number_that_was_given_back_is_lent_again() {
-    let (mut slab, mut lent, mut random) = (Slab::<u64, 4>::default(), Vec::new(), Random(3));
+    let (mut slab, mut lent, mut random) = (Slab::<u64, 4>::default(), Vec::new(), Rng::with_seed(3));
     for step in 0..10_000_u32 {
-        if random.below(100) < [70, 30][step as usize / 1000 % 2] {
+        if random.u32(..100) < [70, 30][step as usize / 1000 % 2] {
             let number = slab.lend();
             assert!(!lent.contains(&number), "{number} is lent twice");
             slab[number] = number.into();
             lent.push(number);
         } else if !lent.is_empty() {
-            slab.give_back(lent.swap_remove(random.below(lent.len() as u32) as usize));
+            slab.give_back(lent.swap_remove(random.u32(..lent.len() as u32) as usize));
         }
         assert_eq!(slab.len(), lent.len());
         assert!(lent.iter().all(|number| slab[*number] == u64::from(*number)));

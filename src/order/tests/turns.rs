@@ -255,17 +255,17 @@ fn no_level_of_a_slow_group_waits_for_ever() {
         let lanes: Vec<_> = (1..=levels).map(|level| (0, level - 100)).chain([(0, 100), (1, 100)]).collect();
         check(1, &lanes, &[hold, 1]);
     }
-    let mut random = super::Random(1);
+    let mut random = fastrand::Rng::with_seed(1);
     for _ in 0..if cfg!(debug_assertions) { 50 } else { 3000 } {
-        let (groups, limit) = (1 + random.below(3), 1 + random.below(2));
+        let (groups, limit) = (1 + random.u32(..3), 1 + random.u32(..2));
         let mut lanes: Vec<(u64, i8)> = Vec::new();
-        for _ in 0..2 + random.below(5) {
-            let lane = (u64::from(random.below(groups)), [20, 15, 10, 0, -10][random.below(5) as usize]);
+        for _ in 0..2 + random.u32(..5) {
+            let lane = (u64::from(random.u32(..groups)), [20, 15, 10, 0, -10][random.u32(..5) as usize]);
             if !lanes.contains(&lane) {
                 lanes.push(lane);
             }
         }
-        let holds: Vec<u32> = (0..groups).map(|_| random.below(2) * random.below(70)).collect();
+        let holds: Vec<u32> = (0..groups).map(|_| random.u32(..2) * random.u32(..70)).collect();
         check(limit, &lanes, &holds);
     }
 }
