@@ -182,7 +182,9 @@ mod tests {
             let mut item = queue.try_get().ok();
             std::thread::scope(|scope| {
                 let getter = stands_in.then(|| scope.spawn(|| queue.get().is_none()));
-                wait_until(|| matches!(queue.shared.hub().stand_in, State::Parked { .. }) == stands_in);
+                until("the getter stands in", || {
+                    matches!(queue.shared.hub().stand_in, State::Parked { .. }) == stands_in
+                });
                 for processing in [1, 1, 1, 0] {
                     if processing == 0 {
                         item = None;
@@ -239,7 +241,7 @@ mod tests {
             queue.shut_down();
             let before_the_numbers = queue.shared.first.lock();
             STEPS[1].wait();
-            wait_until(|| queue.shared.report_at() == u64::MAX);
+            until("no report is scheduled", || queue.shared.report_at() == u64::MAX);
             let next = Shared::drive(&queue.shared, &Parker::new(), |hub| &mut hub.driver);
             assert!(matches!(next, NextStep::End));
             drop(before_the_numbers);

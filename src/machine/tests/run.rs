@@ -402,7 +402,7 @@ impl Run {
             None => self.machine.get(mode),
         };
         let Some(claimed) = claimed else {
-            assert_eq!(self.reference.next_keys(), []);
+            assert!(self.reference.next_keys().is_empty());
             self.expect_owed(owed, 0, 0);
             return None;
         };

@@ -310,12 +310,12 @@ fn groups_with_a_limit_do_what_plain_lists_do() {
 fn lanes_come_and_go() {
     for limit in [None, Some(1)] {
         let mut run = Run::new(AnyOrder::groups(limit, false), Rules { strict: false, limit }, 3, 60);
-        let mut random = Random(9);
+        let mut random = Rng::with_seed(9);
         for step in 0..steps() / 2 {
             let (adds, removes) = [(9, 3), (4, 9), (6, 6)][step as usize / 100 % 3];
-            let key = random.below(60);
-            run.step(match random.below(20) {
-                dice if dice < adds => Op::Add(key, [-128, -100, -3, 0, 3, 50, 100, 127][random.below(8) as usize]),
+            let key = random.u32(..60);
+            run.step(match random.u32(..20) {
+                dice if dice < adds => Op::Add(key, [-128, -100, -3, 0, 3, 50, 100, 127][random.u32(..8) as usize]),
                 dice if dice < adds + removes => Op::Remove(key),
                 16 => Op::End(key, None),
                 17 => Op::Shrink,

@@ -1,14 +1,15 @@
 //! Stamps are times of pushes, or a bit older; and of hand-outs, with groups.
 
-use super::{Keys, Random, steps};
+use super::{Keys, steps};
 use crate::order::AnyOrder;
+use fastrand::Rng;
 use std::collections::HashMap;
 
 /// A call, or with `batches` several at a time, and then the time, if it is wanted. `all_levels`: in another order than a line. `groups`: 0
 /// without.
 fn random_sections(order: AnyOrder<u32>, all_levels: bool, groups: u64, batches: bool) {
     const KEYS: u32 = 1500;
-    let (mut keys, mut random) = (Keys::new(order, KEYS), Random(groups + 5));
+    let (mut keys, mut random) = (Keys::new(order, KEYS), Rng::with_seed(groups + 5));
     assert!(!keys.order.wants_stamp());
     keys.order.want_stamps();
     let has_groups = groups > 0;
@@ -18,12 +19,12 @@ fn random_sections(order: AnyOrder<u32>, all_levels: bool, groups: u64, batches:
     let (mut now, mut turn, mut pops) = (0, 0, 0);
     for step in 0..steps() / 4 {
         let (mut firsts, mut is_turn) = (Vec::new(), false);
-        let calls = if batches && random.below(50) == 0 { random.below(300) } else { 1 };
+        let calls = if batches && random.u32(..50) == 0 { random.u32(..300) } else { 1 };
         let (adds, removes) = [(60, 5), (25, 5), (90, 0), (45, 50)][step as usize / 500 % 4];
         for _ in 0..calls {
-            let (key, dice) = (random.below(KEYS), random.below(100));
+            let (key, dice) = (random.u32(..KEYS), random.u32(..100));
             if dice < adds && keys.place(key).is_none() {
-                let priority = if all_levels { [-128, 0, 0, 5, 127][random.below(5) as usize] } else { 0 };
+                let priority = if all_levels { [-128, 0, 0, 5, 127][random.u32(..5) as usize] } else { 0 };
                 is_turn |= keys.order.front().is_none();
                 if keys.order.level_len(priority) == 0 {
                     firsts.push(key);
@@ -47,7 +48,7 @@ fn random_sections(order: AnyOrder<u32>, all_levels: bool, groups: u64, batches:
                 is_turn |= pops >= 16;
             }
         }
-        now += 2 + u64::from(random.below(9));
+        now += 2 + u64::from(random.u32(..9));
         times
             .values_mut()
             .flat_map(|times| times.iter_mut().rev().take_while(|time| **time == 0))
