@@ -12,7 +12,7 @@ mod support {
 }
 
 use keyqueue::observe::{Metrics, Observer};
-use keyqueue::{AddOptions, Added, Clock, DelayedAdd, Item, OnPanic, Outcome, WorkQueue, WorkQueueBuilder};
+use keyqueue::{Added, Clock, DelayedAdd, Item, OnPanic, WorkQueue, WorkQueueBuilder};
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -326,7 +326,7 @@ mod facade {
     use super::*;
     use crate::support::tasks::{Calls, poll};
     use keyqueue::observe::MetricsObserver;
-    use keyqueue::{MockClock, Priority, Stats, Workers};
+    use keyqueue::{AddOptions, MockClock, Outcome, Priority, Stats, Workers};
     use metrics::{
         Counter, CounterFn, Gauge, GaugeFn, HistogramFn, Key, KeyName, Metadata, Recorder, SharedString, Unit,
         with_local_recorder,

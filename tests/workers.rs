@@ -25,7 +25,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::task::Poll;
 use std::thread;
 use std::time::Duration;
-use support::loops::{WAYS, Way, no_backoff, run, yield_once};
+use support::loops::{WAYS, Way, no_backoff, run};
 use support::manual::{manual, pairs};
 use support::tasks::{Calls, poll};
 use support::within::within_30_s;
@@ -474,6 +474,7 @@ fn a_shut_down_wakes_all_until_shutting_down_futures_but_dropped_ones() {
 #[cfg(feature = "tracing")]
 mod spans {
     use super::*;
+    use crate::support::loops::yield_once;
     use keyqueue::Clock;
     use std::cell::RefCell;
     use std::fmt::{Debug, Write};
