@@ -74,7 +74,7 @@ impl<K: Hash + Eq> Shared<K> {
     }
 
     /// An add without a delay to a queue that measures, is ordered or shut down, has a getter that waits, or has to start its driver thread.
-    // Not with a `How`, so that the compiler knows in it that there is no delay.
+    /// The guard is dropped before the key if `Eq` panics (W4).
     #[inline(never)]
     fn add_special<'s>(
         this: &'s Arc<Self>,
@@ -85,30 +85,19 @@ impl<K: Hash + Eq> Shared<K> {
         wakeups: Wakeups,
         machine: MutexGuard<'s, Machine<K>>,
     ) -> Added {
-        Self::add_in(this, locked, key, hash, How { priority, conflict, ..How::NOW }, wakeups, machine)
-    }
-
-    /// An add of any kind. The guard is dropped before the key if `Eq` panics (W4).
-    #[inline(always)]
-    fn add_in<'s>(
-        this: &'s Arc<Self>,
-        locked: &'s Locked<K>,
-        key: K,
-        hash: KeyHash,
-        how: How<'s>,
-        wakeups: Wakeups,
-        machine: MutexGuard<'s, Machine<K>>,
-    ) -> Added {
         // Dropped after the guard, and after the rest of the call: a drop that panics must not leave a delay without a driver.
         let mut hand;
-        let (group, mut machine) = this.group_of_new(locked, &key, hash, machine);
+        let (mut machine, mut group) = (machine, Group::default());
+        if this.settings.order.has_groups() {
+            (group, machine) = this.group_of_new(locked, &key, hash, machine);
+        }
         hand = Some(key);
         in_mode!(this, mode, has_extras => {
+            let how = How { priority, conflict, ..How::NOW };
             let mode = Mode { is_awaited: mode.is_awaited && wakeups == Wakeups::Now, ..mode };
             let (added, owed) = machine.add(&mut hand, hash, group, how, mode);
             this.leave(locked, machine, owed, mode);
-            // A delay may have to start the driver.
-            if has_extras || how.may_delay() && this.has_extras() {
+            if has_extras {
                 Self::after_add(this, added);
             }
             added
@@ -116,28 +105,57 @@ impl<K: Hash + Eq> Shared<K> {
     }
 
     /// `add_with`.
-    #[inline(never)]
+    #[inline]
     pub(crate) fn add_with(this: &Arc<Self>, key: K, options: AddOptions) -> Added {
-        let options = if options.rate_limited { this.limited(&key, options) } else { options };
+        if options.delay.is_some() || options.rate_limited {
+            Self::add_later(this, key, options)
+        } else {
+            Self::add_now(this, key, options)
+        }
+    }
+
+    /// [`add_with`](Self::add_with) without a delay.
+    #[inline(never)]
+    fn add_now(this: &Arc<Self>, key: K, options: AddOptions) -> Added {
         let hash = this.hash(&key);
         let locked = this.shard_of(hash);
         if options.has_level() {
             this.expect_levels();
         }
-        if options.delay.is_none() && !options.rate_limited {
-            let now = (options.level(), options.conflict);
-            return Self::add_special(this, locked, key, hash, now, Wakeups::Now, locked.lock());
-        }
-        // Of many keys, the bucket is seldom in the cache: it comes while the clock is read.
+        Self::add_special(this, locked, key, hash, (options.level(), options.conflict), Wakeups::Now, locked.lock())
+    }
+
+    /// [`add_with`](Self::add_with) a delay.
+    #[inline(never)]
+    fn add_later(this: &Arc<Self>, key: K, options: AddOptions) -> Added {
+        let options = if options.rate_limited { this.limited(&key, options) } else { options };
+        let hash = this.hash(&key);
+        let locked = this.shard_of(hash);
         locked.prefetch_bucket(hash);
-        let how = this.how(&options);
-        let machine = locked.lock();
+        if options.has_level() {
+            this.expect_levels();
+        }
+        let mut hand; // as in `add_special`
+        let (how, mut group) = (this.how(&options), Group::default());
+        let mut machine = locked.lock();
         locked.publish_buckets(&machine);
-        Self::add_in(this, locked, key, hash, how, Wakeups::Now, machine)
+        if this.settings.order.has_groups() {
+            (group, machine) = this.group_of_new(locked, &key, hash, machine);
+        }
+        hand = Some(key);
+        let added = in_mode!(this, mode, _extras => {
+            let (added, owed) = machine.add(&mut hand, hash, group, how, mode);
+            this.leave(locked, machine, owed, mode);
+            added
+        });
+        // A delay may have to start the driver.
+        if this.has_extras() {
+            Self::after_add(this, added);
+        }
+        added
     }
 
     /// In a queue with groups: asks for the group of a key that is new. Not under the lock (P17).
-    #[inline]
     fn group_of_new<'s>(
         &'s self,
         locked: &'s Locked<K>,
@@ -145,12 +163,11 @@ impl<K: Hash + Eq> Shared<K> {
         hash: KeyHash,
         machine: MutexGuard<'s, Machine<K>>,
     ) -> (Group, MutexGuard<'s, Machine<K>>) {
-        let order = &self.settings.order;
-        if !order.has_groups() || self.is_shutting_down() || machine.is_known(key, hash) {
+        if self.is_shutting_down() || machine.is_known(key, hash) {
             return (Group::default(), machine);
         }
         drop(machine);
-        let group = order.ask(key, &self.hasher);
+        let group = self.settings.order.ask(key, &self.hasher);
         (group, locked.lock())
     }
 }
