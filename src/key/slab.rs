@@ -248,7 +248,7 @@ impl<K> Slab<K> {
             panic!("a shard holds at most {} keys of this size", Chunk::<K>::SLOTS << 24);
         }
         let chunk = self.chunks.get_or_make(number as usize).insert(Chunk::new(number, self.table)).chunk_ref();
-        // SAFETY: in the slab, by the line above.
+        // SAFETY: the chunk is in the slab, by the line above (S3).
         self.open(chunk, unsafe { chunk.head() });
         self.spare += 1;
         chunk
@@ -308,7 +308,7 @@ impl<K> Slab<K> {
                 let vacant = &chunk.head().vacant;
                 vacant.set(vacant.get() | 1 << slot.slot().index()); // before the drop: a key whose drop panics is not dropped again
                 slot.slot().key.with_mut(|cell| {
-                    // SAFETY: the slab is being dropped, so there is no other reference to the key.
+                    // SAFETY: the slab is being dropped, so no item is alive, and there is no other reference to the key (S4).
                     let cell = unsafe { &mut *cell };
                     // SAFETY: the slot was taken, so its key is initialised; it is vacant from here on (S1).
                     unsafe { cell.assume_init_drop() }
