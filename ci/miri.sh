@@ -4,12 +4,12 @@
 #   ci/miri.sh [<part>...]     all parts by default: key machine unit calls items workers waits
 #   ci/miri.sh --check         only whether each file of tests is in a part, or left out with a reason
 #
-# There are two targets: one is 32-bit and little-endian, the other 64-bit and big-endian. (Not x86-64 or ARM: there `quanta` reads the
+# There are two targets (MIRI_TARGETS chooses): one is 32-bit and little-endian, the other 64-bit and big-endian. (Not x86-64 or ARM: there `quanta` reads the
 # processor's counter with an instruction that miri does not know.) Tests that would take hours are marked `#[cfg_attr(miri, ignore)]`.
 # Leaks are left to AddressSanitizer, in ci/sanitizers.sh.
 #
-# Needs a nightly toolchain with its components miri and rust-src. Without them it says so and checks nothing. No machine of the project
-# had them: the parts are estimates, and one that needs more than its hour says so by its failure.
+# Needs a nightly toolchain with its components miri and rust-src. Without them it says so and checks nothing. No part has run to its end:
+# the parts are estimates, and one that needs more than its hour says so by its failure.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 parts=(key machine unit calls items workers waits)
@@ -82,7 +82,7 @@ if ! cargo +nightly miri --version >/dev/null 2>&1; then
     echo "skipped: miri is not installed; try \`rustup toolchain install nightly --component miri,rust-src\`"
     exit 0
 fi
-for target in i686-unknown-linux-gnu s390x-unknown-linux-gnu; do
+for target in ${MIRI_TARGETS:-i686-unknown-linux-gnu s390x-unknown-linux-gnu}; do
     for name; do
         echo "--- miri, $target, $name"
         read -ra arguments <<<"$(part "$name")"
