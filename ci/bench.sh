@@ -9,6 +9,7 @@ cargo test "${without[@]}" -p common -p matrix --release --lib --bins --test mem
 cargo run --locked -p core-table --release -- --check
 # One of the nine builds.
 cargo run "${without[@]}" --release --bin matrix -- --builds 16-off --rounds 1 --ops 5000
+cargo run "${without[@]}" --release --bin locks -- --rounds 1 --ops 5000
 report="$(mktemp -d)"
 trap 'rm -rf "$report"' EXIT
 cargo run "${without[@]}" --release --bin report -- --rounds 1 --ops 20000 --wakes 50 --delays 20000 --keys 10000 --write "$report"

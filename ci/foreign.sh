@@ -9,6 +9,11 @@
 # race), `waiting` (the eventcount: a getter that parks while a key comes), and those of the words that are published for readers
 # without a lock: `shards` (which shard has keys), `measure` (counts), `limits` (`Bucket`), `watch` (`until_dirty`).
 #
+# On 25 November 2026, beside much other load (rustc 1.95). i686: 330 tests passed in one run; four of `no_threads` and one of the machine
+# assumed 64 bits, were mended, and passed in a second run. aarch64 under qemu 7.2: 291 tests passed, one file after the other by hand (the
+# library's 146 among them), all but those of `memory`, `memory_bursts` and `workers`, for want of time; the script's own run of all did not end.
+# Both found that `spawn` of workers might drop the handler itself, after the loops had ended: mended, and run 431 times on i686.
+#
 # The standard library is rustup's (`rustup target add`), or Debian's, or made from Debian's source, these two with Debian's compiler 1.96.
 # The C compiler and the emulator are those on the PATH, or Debian's. Debian's packages are unpacked, not installed. The binaries are
 # static, so that they need no libraries of the target. What is not available is said, and skipped.
@@ -29,6 +34,13 @@ emulator_leaves_out() {
     cat <<'END'
 leaving_a_long_list_costs_no_more_than_leaving_a_short_one  # compares processor times of short steps with each other
 a_thread_that_is_blocked_for_long_does_not_burn_the_cpu     # bounds the processor time of a thread, which is the emulator's
+far_delays_and_an_interval_cost_nothing                     # lists the threads of the process, of which one is the emulator's
+user_code_that_always_panics_stops_no_loop                  # starts its own program again, which the system cannot run by itself
+an_unwinding_item_does_not_abort_when_foreign_code_always_panics  # the same
+a_delay_is_set_and_the_driver_failure_is_reported           # the same
+spawning_workers_returns_an_error                           # the same
+a_parked_getter_queues_expired_keys_in_place_of_the_driver  # the same
+an_idle_waiter_queues_expired_keys_in_place_of_the_driver   # the same
 END
 }
 
@@ -54,8 +66,9 @@ debian_std() { # Debian's name of the architecture, the target
     ) >/dev/null 2>&1
 }
 with_debians() {
-    LD_LIBRARY_PATH="$root/usr/lib/$(uname -m)-linux-gnu" PATH="$root/usr/bin:$PATH" RUSTC="$root/usr/bin/rustc" timeout 3600 cargo "$@"
+    LD_LIBRARY_PATH="$root/usr/lib/$(uname -m)-linux-gnu" PATH="$root/usr/bin:$PATH" RUSTC="$root/usr/bin/rustc" limited cargo "$@"
 }
+limited() { timeout 7200 env "${lighter[@]}" "$@"; }
 from_source() { RUSTC_BOOTSTRAP=1 with_debians "$1" -Zbuild-std=std,panic_abort,test "${@:2}"; }
 
 ran=0
@@ -64,6 +77,7 @@ for processor; do
     target="$processor-unknown-linux-gnu"
     variable="CARGO_TARGET_$(tr 'a-z-' 'A-Z_' <<<"$target")"
     skip=()
+    lighter=()
     case $processor in
     aarch64)
         debian=arm64
@@ -79,6 +93,8 @@ for processor; do
         fi
         export "${variable}_RUNNER=$emulator"
         while read -r name; do skip+=(--skip "$name"); done < <(emulator_leaves_out | left_out)
+        # Random lives and stress for a second, and all lives of two steps instead of three.
+        lighter=(MACHINE_SECONDS=1 MACHINE_WORDS=2 REFERENCE_SECONDS=1 REFERENCE_WORDS=2 KEYQUEUE_STRESS=1)
         ;;
     i686)
         debian=i386
@@ -100,7 +116,7 @@ for processor; do
         ;;
     esac
     if [ -d "$(rustc --print target-libdir --target "$target")" ]; then
-        how=(timeout 3600 cargo)
+        how=(limited cargo)
     elif unpacked && debian_std "$debian" "$target"; then
         how=(with_debians)
     elif unpacked; then

@@ -18,7 +18,7 @@ pub(crate) struct Buckets<K> {
     chains: Vec<MaybeUninit<*mut Slot<K>>>,
 }
 
-// SAFETY: its pointers are those of `EntryRef`s, which are `Send`.
+// SAFETY: its pointers are those of `EntryRef`s (H2), which are `Send`.
 unsafe impl<K: Send + Sync> Send for Buckets<K> {}
 
 impl<K> Buckets<K> {

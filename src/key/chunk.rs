@@ -31,7 +31,7 @@ pub(super) struct Head<K> {
 /// A chunk, freed when this is dropped. Its keys are not dropped.
 pub(crate) struct Chunk<K>(NonNull<Head<K>>);
 
-// SAFETY: a chunk owns its slots; see `EntryRef` for why keys must be `Send + Sync`.
+// SAFETY: a chunk owns its slots (S3); see `EntryRef` for why keys must be `Send + Sync`.
 unsafe impl<K: Send + Sync> Send for Chunk<K> {}
 
 impl<K> Chunk<K> {
@@ -65,12 +65,12 @@ impl<K> Chunk<K> {
     /// A chunk of vacant slots.
     pub(super) fn new(number: u32, table: u32) -> Self {
         let layout = Self::layout();
-        // SAFETY: the layout is not empty: it has a head.
+        // SAFETY: the layout is not empty: it begins with a head (S5).
         let memory = unsafe { alloc(layout) };
         let Some(place) = NonNull::new(memory.cast::<Head<K>>()) else { handle_alloc_error(layout) };
         let none = Cell::new(None);
         let head = Head { number, table, vacant: Cell::new(Self::ALL), next_open: none.clone(), prev_open: none };
-        // SAFETY: in the new allocation, to which nobody else has a pointer.
+        // SAFETY: the start of the new allocation (S5), to which nobody else has a pointer.
         unsafe { place.write(head) };
         for index in 0..Self::SLOTS {
             // SAFETY: as above (S5).
@@ -86,7 +86,7 @@ impl<K> Chunk<K> {
 
     #[inline]
     pub(super) fn head(&self) -> &Head<K> {
-        // SAFETY: this owns the allocation, and no code makes a `&mut` to a head.
+        // SAFETY: this owns the allocation, which starts with a head (S5), and no code makes a `&mut` to a head.
         unsafe { self.0.as_ref() }
     }
 
@@ -110,7 +110,7 @@ impl<K> Drop for Chunk<K> {
         let slots = slice_from_raw_parts_mut(self.chunk_ref().slot(0).0.as_ptr(), Self::SLOTS);
         // SAFETY: written by `new`; there is no reference to a slot, as the chunk leaves the slab only when all are vacant (S3).
         unsafe { slots.drop_in_place() };
-        // SAFETY: allocated by `new` with this layout; a head needs no drop.
+        // SAFETY: allocated by `new` with this layout (S5), and freed once (S3); a head needs no drop.
         unsafe { dealloc(self.0.as_ptr().cast(), Self::layout()) };
     }
 }
@@ -132,7 +132,7 @@ impl<K> ChunkRef<K> {
     /// The chunk is in the slab during `'s`. The caller holds the lock.
     #[inline]
     pub(super) unsafe fn head<'s>(self) -> &'s Head<K> {
-        // SAFETY: alive, guaranteed by the caller; and no code makes a `&mut` to a head.
+        // SAFETY: the chunk is alive, which the caller guarantees (S3); and no code makes a `&mut` to a head.
         unsafe { self.0.as_ref() }
     }
 

@@ -94,7 +94,7 @@ mod tests {
     fn it_does_what_a_map_does() {
         let (mut array, mut plain) = (Segmented::<u32>::new(), BTreeMap::new());
         let mut random = fastrand::Rng::with_seed(3);
-        for _ in 0..300 {
+        for _ in 0..if cfg!(miri) { 5 } else { 300 } {
             let limit = random.usize(1..5 * SEGMENT);
             for _ in 0..random.usize(0..20) {
                 let (at, value) = (random.usize(..limit), random.u32(1..));

@@ -245,7 +245,7 @@ impl<K> Slab<K> {
             panic!("a shard holds at most {} keys of this size", Chunk::<K>::SLOTS << 24);
         }
         let chunk = self.chunks.get_or_make(number as usize).insert(Chunk::new(number, self.table)).chunk_ref();
-        // SAFETY: in the slab, by the line above.
+        // SAFETY: the chunk is in the slab, by the line above (S3).
         self.open(chunk, unsafe { chunk.head() });
         self.spare += 1;
         chunk
@@ -301,7 +301,7 @@ impl<K> Drop for Slab<K> {
         for slot in self.iter_chunks(0..self.chunks()) {
             let drop_key = AssertUnwindSafe(|| {
                 slot.slot().key.with_mut(|cell| {
-                    // SAFETY: the slab is being dropped, so there is no other reference to the key.
+                    // SAFETY: the slab is being dropped, so no item is alive, and there is no other reference to the key (S4).
                     let cell = unsafe { &mut *cell };
                     // SAFETY: the slot is taken, so its key is initialised (S1); it is visited once, and nobody reads it afterwards.
                     unsafe { cell.assume_init_drop() }

@@ -18,7 +18,8 @@
 //! store to `locked`. A thread that raises `has_parked` and looks at `locked` between the two finds the lock held, parks, and is
 //! not woken. So one of the parked threads parks with a timeout, [`TIMED_PARK`], and looks again. Any later release wakes it sooner.
 //! The models of `loom-tests/` have both, the race and a timed park that ends at any time; and, to show that wake-ups suffice but
-//! for the race, a timed park that never ends and a fence in place of the race.
+//! for the race, a timed park that never ends and a fence in place of the race. `reports/lock.md` in the repository has this in terms of
+//! `C11`, for each processor, and which model shows which line.
 //!
 //! **A lock that stays held.** The race is over within nanoseconds of the moment in which `has_parked` goes up: every release
 //! that comes later sees the flag. So a timed park that expires while the flag is up has found a lock that is really held. The

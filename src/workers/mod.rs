@@ -348,6 +348,8 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkersBuilder<K> {
             };
             workers.inner.group.join_later(spawn(&format!("{name}-{number}"), run)?);
         }
+        // Before a loop can end: else this thread might be the last to have the handler, and drop what it has captured.
+        drop(handler);
         gate.open();
         Ok(workers)
     }

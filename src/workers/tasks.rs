@@ -102,9 +102,8 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
                 "spawn_tasks: there is no Tokio runtime here; call it in a task, in block_on, or after runtime.enter()"
             );
         };
-        let handler = std::sync::Arc::new(handler);
-        for _ in 0..tasks {
-            let handler = std::sync::Arc::clone(&handler);
+        // The last task has the original: if this call kept one, it might drop what the handler has captured after a join has returned.
+        for handler in std::iter::repeat_n(std::sync::Arc::new(handler), tasks) {
             let mut work = self.enter(async move |item: &Item<'_, K>| handler(item).await);
             let counts = Arc::clone(work.1.counts());
             let task = runtime.spawn(async move {
