@@ -32,9 +32,7 @@ part() {
 left_out() {
     cat <<'END'
 against_reference  # random lives for two seconds by the clock, and all short ones: the part `machine` has the same without threads
-auto_traits        # nothing runs: the compiler checks traits
 backoff            # no queue, and no unsafe code
-crossings          # the feature `stream`; `take_where` and `stops` have the same calls
 debug              # texts of Debug
 delays_driver      # counts threads in /proc, and waits for the system's clock
 delays_large       # tens of thousands of delays
@@ -46,7 +44,6 @@ limiter_traces     # limiters have no unsafe code
 limiters_in_use    # limiters have no unsafe code
 limits             # limiters have no unsafe code
 memory             # counts the bytes of up to a million keys
-memory_bursts      # the same
 metric_traces      # 80 traces; the part `machine` has the same steps
 names              # reads files
 no_threads         # starts processes

@@ -286,3 +286,61 @@ fn a_lane_of_a_group_with_many_levels_is_found_at_once() {
         assert_eq!((keys.order.count_groups(), keys.order.bytes()), (0, before), "all is forgotten");
     }
 }
+
+/// Of each lane the first keys, and of all lanes some thousand. And a shrink gives back the table of the groups that were.
+#[test]
+fn the_first_keys_of_many_lanes() {
+    const GROUPS: u32 = 30;
+    let mut keys = Keys::new(AnyOrder::groups(None, false), 256 * GROUPS * 5);
+    let seen = |keys: &Keys| {
+        let mut seen = 0;
+        keys.order.firsts(|_| {
+            seen += 1;
+            false
+        });
+        seen
+    };
+    for key in 0..100 {
+        keys.enter(key, 0, 1);
+        keys.push(key, 0);
+    }
+    assert_eq!(seen(&keys), 16, "of one lane");
+    for key in 100..256 * GROUPS * 5 {
+        keys.enter(key, u64::from(key / 256 % GROUPS), 1);
+        keys.push(key, key as i8);
+    }
+    assert_eq!(seen(&keys), 4096, "of all lanes");
+    let mut groups = Keys::new(AnyOrder::groups(None, false), 6000);
+    let before = groups.order.bytes();
+    (0..6000).for_each(|key| groups.enter(key, u64::from(key), 1));
+    (0..6000).for_each(|key| groups.leave(key));
+    while groups.order.shrink(&mut groups.bin) {}
+    assert!(groups.order.bytes() < before + 100);
+}
+
+/// A block that loses all its keys leaves the line: its number is used again behind the others, and the order stays.
+#[test]
+fn a_block_of_holes_leaves_the_line() {
+    for hole in [1, 2, 3] {
+        let mut keys = Keys::new(AnyOrder::new(false), 2560);
+        let mut expected: Vec<u32> = (0..2560).filter(|key| key / 256 != hole).collect();
+        (0..2560).for_each(|key| keys.enter(key, 0, 1));
+        (0..1280).for_each(|key| _ = keys.push(key, 0));
+        (hole * 256..hole * 256 + 256).for_each(|key| keys.remove(key));
+        (1280..2560).for_each(|key| _ = keys.push(key, 0));
+        expected.reverse();
+        while let Some(key) = keys.pop() {
+            assert_eq!(Some(key), expected.pop());
+        }
+        assert!(expected.is_empty());
+    }
+    // The last block is full when it loses all.
+    let mut keys = Keys::new(AnyOrder::new(false), 512);
+    (0..512).for_each(|key| keys.enter(key, 0, 1));
+    (0..256).for_each(|key| _ = keys.push(key, 0));
+    for _ in 0..40 {
+        (256..512).for_each(|key| _ = keys.push(key, 0));
+        (256..512).for_each(|key| keys.remove(key));
+    }
+    assert!(keys.order.bytes() <= 24 << 10, "{} bytes", keys.order.bytes());
+}

@@ -130,16 +130,47 @@ fn a_line_that_becomes_a_level_keeps_its_stamps() {
 #[test]
 fn no_stamps_unless_they_are_wanted() {
     for order in [AnyOrder::new(false), AnyOrder::groups(None, false)] {
-        let mut keys = Keys::new(order, 1000);
+        let (mut keys, mut last) = (Keys::new(order, 1000), None);
         for key in 0..1000 {
             keys.enter(key, 0, 1);
             keys.push(key, 0);
             assert!(!keys.order.wants_stamp());
-            assert_eq!(keys.order.age(keys.place(key).unwrap()).0, 0);
+            let age = Some(keys.order.age(keys.place(key).unwrap()));
+            assert!(last < age, "keys are compared by number");
+            last = age;
         }
         assert_eq!(keys.order.front(), Some((0, 0)));
         while keys.pop().is_some() {
             assert!(!keys.order.wants_stamp());
         }
     }
+}
+
+/// The last block loses all its keys: the next push has its own stamp. And so has each 64th of a level whose memory was given back.
+#[test]
+fn what_begins_anew_wants_a_stamp() {
+    let mut keys = Keys::new(AnyOrder::new(false), 1000);
+    keys.order.want_stamps();
+    (0..1000).for_each(|key| keys.enter(key, 0, 1));
+    (0..356).for_each(|key| _ = keys.push(key, 0));
+    keys.order.stamp(10);
+    (256..356).for_each(|key| keys.remove(key));
+    keys.push(400, 0);
+    assert!(keys.order.wants_stamp());
+    keys.order.stamp(20);
+    assert_eq!(keys.order.age(keys.place(400).unwrap()).0, 20);
+
+    let mut keys = Keys::new(AnyOrder::new(false), 256);
+    keys.order.want_stamps();
+    (0..256).for_each(|key| keys.enter(key, 0, 1));
+    (0..256).for_each(|key| _ = keys.push(key, key as i8));
+    (0..256).for_each(|key| keys.remove(key));
+    let mut wanted = 0;
+    keys.order.stamp(10);
+    for key in 0..256 {
+        keys.push(key, 5);
+        wanted += u32::from(keys.order.wants_stamp());
+        keys.order.stamp(20 + u64::from(key));
+    }
+    assert_eq!(wanted, 4, "one for 64 keys");
 }
