@@ -64,6 +64,8 @@ impl<K> Shared<K> {
             let (ended, owed) = machine.done(&mut hand, claimed, end, mode);
             if mode.is_ordered || ended == Ended::Queued || owed != Owed::NOTHING {
                 self.leave(locked, machine, owed, mode);
+            } else {
+                drop(machine); // before the key in the hand (W4), and the observer (P17)
             }
             if has_extras {
                 self.tell_done(worked);
