@@ -11,7 +11,7 @@
 #
 # On 25 November 2026, beside much other load (rustc 1.95). i686: 330 tests passed in one run; four of `no_threads` and one of the machine
 # assumed 64 bits, were mended, and passed in a second run. aarch64 under qemu 7.2: 291 tests passed, one file after the other by hand (the
-# library's 146 among them), all but those of `memory`, `memory_bursts` and `workers`, for want of time; the script's own run of all did not end.
+# library's 146 among them), all but those of `memory` and `workers`, for want of time; the script's own run of all did not end.
 # Both found that `spawn` of workers might drop the handler itself, after the loops had ended: mended, and run 431 times on i686.
 #
 # The standard library is rustup's (`rustup target add`), or Debian's, or made from Debian's source, these two with Debian's compiler 1.96.

@@ -20,9 +20,10 @@ use std::time::Duration;
 ///
 /// # Panics
 /// A panic of an observer passes through the call that caused the event. That call has taken effect. The observer is not told of the
-/// events of this call that come later; the same holds if a key's drop panics. The queue catches and
-/// [counts](crate::Stats::caught_panics) only panics in `handed_out` and `driver_failed`: the key goes to its holder. The queue's own
-/// thread goes on after a panic, and reports again an interval later.
+/// events of this call that come later; the same holds if a key's drop panics. If both panic in one call, the second panic comes while
+/// the thread unwinds, and aborts the process, as always in Rust. The queue catches and [counts](crate::Stats::caught_panics) only
+/// panics in `handed_out` and `driver_failed`: the key goes to its holder. The queue's own thread goes on after a panic, and reports
+/// again an interval later.
 ///
 /// # Examples
 /// ```
