@@ -5,6 +5,7 @@
 use crate::REPOSITORY;
 use crate::machine::{commit, compiler, cores, day, processor};
 use crate::numbers::median;
+use itertools::Itertools;
 use serde::{Deserialize, Serialize};
 
 /// The name of keyqueue in all tables and charts.
@@ -21,6 +22,11 @@ pub fn is_ours(subject: &str) -> bool {
 /// A subject with a remark in brackets does less or other work, and a thread without a queue is no rival.
 pub fn is_rival(subject: &str) -> bool {
     !is_ours(subject) && !subject.ends_with(')') && subject != "a bare thread"
+}
+
+/// All subjects of these rows, in the order in which they first come.
+pub fn subjects<'a>(rows: &[&'a Times]) -> Vec<&'a str> {
+    rows.iter().flat_map(|times| &times.subjects).map(|subject| subject.name.as_str()).unique().collect()
 }
 
 /// With commas, without the parts that are empty.

@@ -3,7 +3,7 @@
 use crate::markdown::{Table, words};
 use crate::matrix::tables::{best_and_worst, summary};
 use crate::numbers::{figures, geometric_mean, short};
-use crate::results::{OURS, Results, Run, Spread, Subject, Times, is_ours, is_rival};
+use crate::results::{OURS, Results, Run, Spread, Subject, Times, is_ours, is_rival, subjects};
 use itertools::Itertools;
 
 /// The highest acceptable ratio of the p99 to that of a bare parked thread.
@@ -267,11 +267,6 @@ fn against_first(title: &str, rows: &[&Times]) -> String {
         table.row([words([&times.name]), cells.collect(), vec![target(times), verdict]].concat());
     }
     table.to_string()
-}
-
-/// All subjects of these rows, in the order in which they first come.
-pub fn subjects<'a>(rows: &[&'a Times]) -> Vec<&'a str> {
-    rows.iter().flat_map(|times| &times.subjects).map(|subject| subject.name.as_str()).unique().collect()
 }
 
 /// A row of medians for each workload.

@@ -2,8 +2,7 @@
 
 use super::builds::{BUILDS, LTO_BUILDS};
 use crate::markdown::{Table, words};
-use crate::results::{OURS, Results, Subject, Times};
-use crate::tables::subjects;
+use crate::results::{OURS, Results, Subject, Times, subjects};
 use itertools::Itertools;
 
 /// The highest acceptable ratio of the slowest to the fastest of the builds that differ in LTO and codegen units.
