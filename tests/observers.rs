@@ -1,8 +1,9 @@
 //! Observers, reporters, and the metrics that go to the `metrics` facade.
 //!
 //! What each call tells an observer, and what is left if it panics, is compared with the plain queue of `reference/`. Here: an observer is
-//! never called under a lock, so it may use the queue in every callback (P17); the driver thread outlives an observer that panics. A reporter reports until it is dropped, and once more then. `MetricsObserver` has
-//! client-go's names, one label, and counters that never decrease, and the Grafana dashboard shows its series.
+//! never called under a lock, so it may use the queue in every callback (P17); the driver thread outlives an observer that panics. A
+//! reporter reports until it is dropped, and once more then. `MetricsObserver` has client-go's names, one label, and counters that never
+//! decrease, and the Grafana dashboard shows its series.
 
 mod support {
     pub(crate) mod manual;
