@@ -6,11 +6,11 @@
 
 use super::Shared;
 use super::stand_in;
+use crate::WaitIdleTimeoutError;
 use crate::machine::Machine;
 use crate::sync::{Arc, give_way, with_parker};
 use crate::time::deadline::Deadline;
 use crate::wait::{Ticket, Waiter};
-use crate::{Stats, WaitIdleTimeoutError};
 use std::task::Waker;
 
 /// What to wait for.
@@ -49,11 +49,11 @@ impl<K> Shared<K> {
         Self::ensure_driver(this);
         let mut was_late = false;
         while !Self::park_for(this, goal, deadline) {
-            let Stats { len: queued, processing, delayed, .. } = this.stats();
-            let counted = if this.delays_count(goal) { delayed } else { 0 };
+            let left = this.left();
+            let delayed = if this.delays_count(goal) { left.delayed } else { 0 };
             // The work may have ended since that look: then it looks once more.
-            if queued + processing + counted > 0 || std::mem::replace(&mut was_late, true) {
-                return Err(WaitIdleTimeoutError { queued, processing, delayed });
+            if left.queued + left.processing + delayed > 0 || std::mem::replace(&mut was_late, true) {
+                return Err(left);
             }
         }
         Ok(())
@@ -149,6 +149,18 @@ impl<K> Shared<K> {
 
     fn delays_count(&self, goal: WaitGoal) -> bool {
         goal == WaitGoal::Idle && !self.is_shutting_down()
+    }
+
+    /// What the queue has to do. Reads no clock, unlike `stats`.
+    fn left(&self) -> WaitIdleTimeoutError {
+        let mut left = WaitIdleTimeoutError { queued: 0, processing: 0, delayed: 0 };
+        for locked in self.all() {
+            let machine = locked.lock();
+            left.queued += machine.len();
+            left.processing += machine.processing();
+            left.delayed += machine.delayed();
+        }
+        left
     }
 }
 
