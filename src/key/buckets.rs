@@ -6,7 +6,7 @@ use crate::prefetch::prefetch_at;
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 
-/// The first slot of each chain, or null. The number of chains is a power of two, or zero.
+/// The first slot of each chain, or null. The number of chains is a power of two, or zero, while no chains move.
 ///
 /// The low bits of a pointer, which its alignment leaves free, describe the chain: if they are 0, the chain must be walked; otherwise it
 /// is one slot, whose hash has this [`tag`](Self::tag). So a new key is mostly known to be new without a read of a slot, that is, without
@@ -46,7 +46,7 @@ impl<K> Buckets<K> {
         self.chains.as_ptr().addr()
     }
 
-    /// Drops the chains from number `count` on. Gives memory back when the array has room for `give_back` chains that it has dropped.
+    /// Drops the chains from number `count` on, which are empty. Gives memory back when the array has room for `give_back` chains that it has dropped.
     pub(super) fn truncate(&mut self, count: usize, give_back: usize) {
         self.chains.truncate(count);
         if self.chains.capacity() - count >= give_back {
@@ -60,7 +60,7 @@ impl<K> Buckets<K> {
         self.chains.capacity()
     }
 
-    /// The bucket of a hash. Not for an old array that has been truncated.
+    /// The bucket of a hash. Not for an array that has been truncated.
     #[inline]
     pub(super) fn at(&self, hash: Hash) -> usize {
         hash.0 as usize & self.len().wrapping_sub(1)
@@ -126,7 +126,7 @@ impl<K> Buckets<K> {
         self.chains[at].write(entry.0.as_ptr().map_addr(|addr| addr | tag));
     }
 
-    /// Puts a slot first in the chain of its hash. Not for an old array that has been truncated.
+    /// Puts a slot first in the chain of its hash. Not for an array that has been truncated.
     #[inline]
     pub(super) fn link_by_hash(&mut self, entry: EntryRef<K>) {
         self.link(self.at(entry.hash()), entry);
