@@ -256,7 +256,7 @@
 //!
 //! # Table
 //!
-//! * **H1** A bucket of a new array is written before it is read. The move of a chain of the old array writes all chains of the new array
+//! * **H1** A bucket of a new array is written before it is read. The move of a chain of the old array writes both chains of the new array
 //!   that come from it. Until then, calls for their keys use the old array. Upheld by `src/key/table.rs`. Shown by its unit test
 //!   `keys_are_found_while_the_buckets_change`.
 //! * **H2** Each slot in a chain is taken. An insert links a slot after it was taken. A remove unlinks a slot before it is vacated. Upheld
