@@ -3,11 +3,8 @@
 //! Without options: the **tails** of calls and **rings** of threads, as a page of markdown, in three minutes. On a machine with more than two
 //! cores the same command measures more of them. `--json` prints the data instead, for `benches/charts/tails.jsonl`.
 //!
-//! With `--all`: all workloads, two independent queues among the subjects, how many later keys overtake a key, and a model of more cores.
-//! The data go to standard output, for `benches/charts/shards.jsonl`; the tables of the order and of the model, to standard error.
+//! With `--all`: all workloads, with two independent queues among the subjects, as data for `benches/charts/shards.jsonl`.
 
-mod model;
-mod order;
 mod tails;
 mod workloads;
 
@@ -35,10 +32,10 @@ struct Options {
     /// How long each measurement of tails takes.
     #[arg(long, default_value_t = 0.7, default_value_if("quick", "true", "0.3"))]
     seconds: f64,
-    /// All other tables.
+    /// All other workloads.
     #[arg(long)]
     all: bool,
-    /// Only rows whose name contains this; `order` and `model` are the names of tables.
+    /// Only rows whose name contains this.
     #[arg(long, default_value = "")]
     only: String,
 }
@@ -67,11 +64,5 @@ fn main() {
             tables::plain(&results, "tails", "", "")
         );
         println!("\nMicroseconds a call, among them the reading of a clock:\n\n{}", tables::tails(&results));
-    }
-    if all && "order".contains(&only) {
-        eprintln!("{}\n", order::table(ops / 5));
-    }
-    if all && "model".contains(&only) {
-        eprintln!("{}\n", model::table(rounds));
     }
 }
