@@ -141,9 +141,7 @@ fn retry(keys: u64) -> Vec<Workload> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::delays::Manual;
     use common::limiter::{BASE, Limiter, MAX};
-    use std::time::Duration;
 
     #[test]
     fn every_limiter_doubles_up_to_the_maximum_and_forgets() {
@@ -182,33 +180,5 @@ mod tests {
         check::<KeyedGovernor>();
         check::<KeyedGovernorStd>();
         check::<Deduping>();
-    }
-
-    #[test]
-    fn every_queue_doubles_the_delay_at_each_failure_and_resets_it_at_a_success() {
-        fn check<Q: Manual>() {
-            let mut queue = Q::make();
-            queue.add(7);
-            for outcome in [[false, false, false, true], [false, false, false, true]] {
-                for (succeeds, millis) in outcome.into_iter().zip([5, 10, 20, 0]) {
-                    queue.process_or_retry(|&key| {
-                        assert_eq!(key, 7);
-                        succeeds
-                    });
-                    if !succeeds {
-                        assert_eq!(queue.advance(Duration::from_millis(millis - 1)), 0);
-                        assert_eq!(queue.advance(Duration::from_millis(1)), 1, "after {millis} ms");
-                    }
-                }
-                assert_eq!(queue.advance(Duration::from_secs(3600)), 0);
-                queue.add(7);
-            }
-        }
-        check::<ManualOurs>();
-        check::<ManualHeap>();
-        check::<ManualTask>();
-        check::<ManualWheel>();
-        #[cfg(feature = "kube")]
-        check::<ManualKube>();
     }
 }

@@ -211,7 +211,7 @@ fn hold(world: &World, item: Item<'_, Key>) {
         Outcome::Retry | Outcome::Failed(_) if item.num_requeues() < RETRIES => _ = item.retry(),
         Outcome::RequeueAfter(delay) => _ = item.requeue_after(delay),
         Outcome::RequeueWith(options) => _ = item.requeue_with(options),
-        Outcome::Success if item.0 % 2 == 0 => drop(item),
+        Outcome::Success if item.0.is_multiple_of(2) => drop(item),
         Outcome::Success => item.succeed(),
         _ => item.give_up(),
     }));

@@ -74,7 +74,9 @@ impl Probe {
 }
 
 /// A name, and what makes a queue and measures an operation on it.
-const OPERATIONS: [(&str, fn(&mut Probe)); 14] = [
+type Operation = (&'static str, fn(&mut Probe));
+
+const OPERATIONS: [Operation; 14] = [
     // What the machine adds by itself.
     ("none, for a second", |probe| probe.during(&empty(), || thread::sleep(Duration::from_secs(1)))),
     ("fill: add", |probe| {

@@ -17,20 +17,17 @@ use keyqueue_benches::tables;
 /// Measures shards.
 #[derive(Parser)]
 struct Options {
-    /// In half a minute.
-    #[arg(long)]
-    quick: bool,
     /// Prints data in place of markdown.
     #[arg(long)]
     json: bool,
     /// The number of rounds; their median counts.
-    #[arg(long, default_value_t = 7, default_value_if("quick", "true", "3"))]
+    #[arg(long, default_value_t = 7)]
     rounds: usize,
     /// Keys of a run.
-    #[arg(long, default_value_t = 1_000_000, default_value_if("quick", "true", "200000"))]
+    #[arg(long, default_value_t = 1_000_000)]
     ops: u64,
     /// How long each measurement of tails takes.
-    #[arg(long, default_value_t = 0.7, default_value_if("quick", "true", "0.3"))]
+    #[arg(long, default_value_t = 0.7)]
     seconds: f64,
     /// All other workloads.
     #[arg(long)]
@@ -41,7 +38,7 @@ struct Options {
 }
 
 fn main() {
-    let Options { json, rounds, ops, seconds, all, only, .. } = Options::parse();
+    let Options { json, rounds, ops, seconds, all, only } = Options::parse();
     let (run, load) = (Run::here("shards"), load());
     let mut plan = Plan::only(&only);
     if all {
