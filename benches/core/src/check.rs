@@ -12,12 +12,12 @@ fn check<O: Order, const LEVELS: bool, const N: u64>() {
         order.sort_by_key(|key| if LEVELS { key % 3 } else { key % N });
         order
     };
-    let expected = by_lane(order_of::<Crate<u64, LEVELS, N, 0>>(KEYS));
+    let expected = by_lane(order_of::<Crate<LEVELS, N, 0>>(KEYS));
     let mut by_hand = by_lane(order_of::<ByHand<O>>(KEYS));
     assert!(by_hand == expected, "by hand, {N} groups");
     by_hand.sort_unstable();
     assert!(by_hand.into_iter().eq((0..2 * KEYS).map(|n| n / 2)), "{N} groups");
-    no_add_is_lost::<Crate<u64, LEVELS, N, 0>>();
+    no_add_is_lost::<Crate<LEVELS, N, 0>>();
     no_add_is_lost::<ByHand<O>>();
 }
 

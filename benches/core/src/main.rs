@@ -14,7 +14,7 @@ use clap::Parser;
 use common::by_hand::{ByHand, Sorted, Turns};
 use common::mutex::parking_lot_mutex;
 use common::workloads;
-use common::{Key, Prioritized, Subject};
+use common::{Prioritized, Subject};
 use keyqueue_benches::harness::Plan;
 use keyqueue_benches::numbers::short;
 use keyqueue_benches::results::Run;
@@ -22,7 +22,7 @@ use keyqueue_benches::tables;
 use keyqueue_benches::workload::once;
 #[cfg(keyqueue_base)]
 use queues::Base;
-use queues::{Crate, Twin};
+use queues::Crate;
 use std::time::Duration;
 
 /// Measures the crate's queue beside queues that are written by hand.
@@ -78,20 +78,20 @@ impl Work {
     }
 
     /// Runs it once on one subject.
-    fn run<T: Key, Q: Subject<T>>(self) -> Duration {
+    fn run<Q: Subject<u64>>(self) -> Duration {
         match self {
-            Cycle(keys) => workloads::cycle::<T, Q>(keys, OPS),
-            Ring(keys, threads) => workloads::ring::<T, Q>(keys, threads, OPS),
-            Duplicates(keys) => workloads::duplicates::<T, Q>(keys, 1, OPS),
-            Touch(keys) => workloads::touch::<T, Q>(keys, OPS),
-            Fill(keys) => workloads::fill_and_drain::<T, Q>(keys),
+            Cycle(keys) => workloads::cycle::<u64, Q>(keys, OPS),
+            Ring(keys, threads) => workloads::ring::<u64, Q>(keys, threads, OPS),
+            Duplicates(keys) => workloads::duplicates::<u64, Q>(keys, 1, OPS),
+            Touch(keys) => workloads::touch::<u64, Q>(keys, OPS),
+            Fill(keys) => workloads::fill_and_drain::<u64, Q>(keys),
             Raise(_) => unreachable!("only where there are priorities"),
         }
     }
 }
 
-fn raise<K: Key, Q: Prioritized<K>>(work: Work) -> Duration {
-    workloads::raise::<K, Q>(work.ops())
+fn raise<Q: Prioritized<u64>>(work: Work) -> Duration {
+    workloads::raise::<u64, Q>(work.ops())
 }
 
 /// A subject's name, and a run of a workload on it.
@@ -100,23 +100,21 @@ type Column = (&'static str, fn(Work) -> Duration);
 /// A form of queue. `C` stands for it by hand, if there is no limit.
 fn form<C: Subject<u64>, const LEVELS: bool, const N: u64, const LIMIT: u32>() -> Vec<Column> {
     let mut columns: Vec<Column> = vec![
-        ("crate", Work::run::<u64, Crate<u64, LEVELS, N, LIMIT>>),
-        ("control: the crate again", Work::run::<Twin, Crate<Twin, LEVELS, N, LIMIT>>),
+        ("crate", Work::run::<Crate<LEVELS, N, LIMIT>>),
         #[cfg(keyqueue_base)]
-        ("base", Work::run::<u64, Base<u64, LEVELS, N, LIMIT>>),
+        ("base", Work::run::<Base<LEVELS, N, LIMIT>>),
     ];
     if LIMIT == 0 {
-        columns.push(("by hand", Work::run::<u64, C>));
+        columns.push(("by hand", Work::run::<C>));
     }
     columns
 }
 
 const RAISES: &[Column] = &[
-    ("crate", raise::<u64, Crate<u64, true, 0, 0>>),
-    ("control: the crate again", raise::<Twin, Crate<Twin, true, 0, 0>>),
+    ("crate", raise::<Crate<true, 0, 0>>),
     #[cfg(keyqueue_base)]
-    ("base", raise::<u64, Base<u64, true, 0, 0>>),
-    ("by hand", raise::<u64, ByHand<Sorted>>),
+    ("base", raise::<Base<true, 0, 0>>),
+    ("by hand", raise::<ByHand<Sorted>>),
 ];
 
 fn row(plan: &mut Plan, rounds: usize, at: [&str; 3], work: Work, columns: &[Column]) {
@@ -127,16 +125,16 @@ fn row(plan: &mut Plan, rounds: usize, at: [&str; 3], work: Work, columns: &[Col
 /// What priorities and groups cost. A name with a remark in brackets is only shown beside the others.
 fn order(plan: &mut Plan, rounds: usize) {
     let priorities: [Column; 3] = [
-        ("plain (keyqueue)", Work::run::<u64, Crate<u64, false, 0, 0>>),
-        ("keyqueue, 3 priorities", Work::run::<u64, Crate<u64, true, 0, 0>>),
-        ("BTreeMap", Work::run::<u64, ByHand<Sorted>>),
+        ("plain (keyqueue)", Work::run::<Crate<false, 0, 0>>),
+        ("keyqueue, 3 priorities", Work::run::<Crate<true, 0, 0>>),
+        ("BTreeMap", Work::run::<ByHand<Sorted>>),
     ];
     let groups: [Column; 5] = [
-        ("keyqueue, 1 group", Work::run::<u64, Crate<u64, false, 1, 0>>),
-        ("keyqueue, 100 groups", Work::run::<u64, Crate<u64, false, 100, 0>>),
-        ("100 000 groups (keyqueue)", Work::run::<u64, Crate<u64, false, 100_000, 0>>),
-        ("100 groups, a limit (keyqueue)", Work::run::<u64, Crate<u64, false, 100, 1000>>),
-        ("VecDeques, 100 groups", Work::run::<u64, ByHand<Turns<100>>>),
+        ("keyqueue, 1 group", Work::run::<Crate<false, 1, 0>>),
+        ("keyqueue, 100 groups", Work::run::<Crate<false, 100, 0>>),
+        ("100 000 groups (keyqueue)", Work::run::<Crate<false, 100_000, 0>>),
+        ("100 groups, a limit (keyqueue)", Work::run::<Crate<false, 100, 1000>>),
+        ("VecDeques, 100 groups", Work::run::<ByHand<Turns<100>>>),
     ];
     for (name, work) in [
         ("cycle, 1 thread, 1024 keys", Cycle(1024)),
@@ -149,7 +147,7 @@ fn order(plan: &mut Plan, rounds: usize) {
         row(plan, rounds, ["order", "groups", name], work, &groups);
     }
     let raises: [Column; 2] =
-        [("keyqueue, 3 priorities", raise::<u64, Crate<u64, true, 0, 0>>), ("BTreeMap", raise::<u64, ByHand<Sorted>>)];
+        [("keyqueue, 3 priorities", raise::<Crate<true, 0, 0>>), ("BTreeMap", raise::<ByHand<Sorted>>)];
     for keys in [1_000, 100_000, 1_000_000] {
         let name = format!("raise one of {keys} queued keys");
         row(plan, rounds, ["order", "priorities", &name], Raise(keys), &raises);

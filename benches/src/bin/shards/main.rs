@@ -10,7 +10,6 @@ mod workloads;
 
 use clap::Parser;
 use keyqueue_benches::harness::Plan;
-use keyqueue_benches::machine::load;
 use keyqueue_benches::results::Run;
 use keyqueue_benches::tables;
 
@@ -39,7 +38,6 @@ struct Options {
 
 fn main() {
     let Options { json, rounds, ops, seconds, all, only } = Options::parse();
-    let (run, load) = (Run::here("shards"), load());
     let mut plan = Plan::only(&only);
     if all {
         workloads::plan(&mut plan, ops, rounds);
@@ -48,18 +46,15 @@ fn main() {
         workloads::rings(&mut plan, "tails", &[1, 2, 16, 64], ops, rounds);
         workloads::busy_rings(&mut plan, ops / 5, rounds);
     }
-    let results = plan.run(run.clone());
+    let results = plan.run(Run::here("shards"));
     if all || json {
-        print!("{}", results.to_lines());
-    } else {
-        println!(
-            "{}, commit {}, load {load}\n`{}`: medians of {rounds} rounds\n",
-            run.machine, run.commit, run.command
-        );
-        println!(
-            "Nanoseconds a turn (get, add, done; busy: with 100 ns of work after each call):\n\n{}",
-            tables::plain(&results, "tails", "", "")
-        );
-        println!("\nMicroseconds a call, among them the reading of a clock:\n\n{}", tables::tails(&results));
+        return print!("{}", results.to_lines());
     }
+    println!(
+        "{}\n\nNanoseconds a turn (get, add, done; busy: with 100 ns of work after each call), medians of {rounds} rounds:\n\n{}\n\n\
+         Microseconds a call, among them the reading of a clock:\n\n{}",
+        tables::run(&results),
+        tables::plain(&results, "tails", "", ""),
+        tables::tails(&results)
+    );
 }
