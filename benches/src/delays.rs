@@ -19,8 +19,9 @@ pub use self::ours::ManualOurs;
 pub use self::tokio::{ManualTask, TaskQueue};
 pub use self::wheel::{ManualWheel, WheelTimer};
 
-use crate::workload::{Run, Workload};
-use crate::{Ours, Subject};
+use self::workloads::{expire, insert, mixed, re_add};
+use crate::workload::Workload;
+use crate::{Ours, Subject, subjects};
 use common::limiter::{Limiter, ParkingLotLimiter};
 use common::mutex::{Inner as Ready, parking_lot_mutex};
 use parking_lot::Mutex;
@@ -185,28 +186,8 @@ impl<T: Timer> Manual for ManualRival<T> {
     }
 }
 
-/// The subjects' names in the tables, in the order of the columns.
-pub(crate) const NAMES: &[&str] = &[
-    <Ours<u64> as Subject<u64>>::NAME,
-    <HeapQueue as Subject<u64>>::NAME,
-    <TaskQueue as Subject<u64>>::NAME,
-    <WheelTimer as Subject<u64>>::NAME,
-    #[cfg(feature = "kube")]
-    <KubeTask as Subject<u64>>::NAME,
-];
-
 /// The target: how many times faster than each rival keyqueue is meant to be.
 const TARGET: Option<f64> = Some(3.0);
-
-/// A list of runs, by name.
-macro_rules! subjects {
-    ($subject:path; $($(#[$when:meta])* $queue:ty),*; $work:ident $arguments:tt) => {
-        vec![$($(#[$when])* (<$queue as $subject>::NAME, subjects!(@ $queue, $work $arguments))),*]
-    };
-    (@ $queue:ty, $work:ident($($argument:expr),*)) => {
-        Box::new(move || workloads::$work::<$queue>($($argument),*)) as Run
-    };
-}
 
 /// All workloads; `keys` is the number of keys in a run.
 pub fn all(keys: u64) -> Vec<Workload> {

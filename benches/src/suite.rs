@@ -4,8 +4,8 @@ use crate::delays::workloads::moved;
 use crate::delays::{Manual, ManualHeap, ManualOurs, ManualTask, ManualWheel};
 use crate::floors::{Channel, Line};
 use crate::rivals::DashSeg;
-use crate::workload::{Run, Workload, once};
-use crate::{Ours, runs};
+use crate::workload::{Run, Workload};
+use crate::{Ours, runs, subjects};
 use common::mutex::{parking_lot_mutex, std_mutex};
 use common::workloads::{cycle, duplicates, fill_and_drain, own_keys, refill, ring, touch, unique};
 
@@ -50,12 +50,6 @@ macro_rules! kube {
 macro_rules! kube {
     ($($run:tt)*) => {
         Subjects::new()
-    };
-}
-
-macro_rules! delayed {
-    ($queue:ty, $keys:expr, $moves:expr) => {
-        (<$queue as Manual>::NAME, once(move || moved::<$queue>($keys, $moves)))
     };
 }
 
@@ -143,14 +137,10 @@ pub fn sizes(max: u64) -> Vec<(u64, Workload)> {
     }
     for keys in sizes {
         let ops = SIZES_OPS.max(keys / 10);
-        let subjects = vec![
-            delayed!(ManualOurs, keys, ops),
-            delayed!(ManualHeap, keys, ops),
-            delayed!(ManualTask, keys, ops),
-            delayed!(ManualWheel, keys, ops),
-            #[cfg(feature = "kube")]
-            delayed!(crate::delays::ManualKube, keys, ops),
-        ];
+        let subjects = subjects!(
+            Manual; ManualOurs, ManualHeap, ManualTask, ManualWheel, #[cfg(feature = "kube")] crate::delays::ManualKube;
+            moved(keys, ops)
+        );
         list.push((keys, workload("delays", name(keys), None, ops, subjects)));
     }
     list
