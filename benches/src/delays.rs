@@ -19,8 +19,9 @@ pub use self::ours::ManualOurs;
 pub use self::tokio::{ManualTask, TaskQueue};
 pub use self::wheel::{ManualWheel, WheelTimer};
 
-use crate::workload::{Run, Workload};
-use crate::{Ours, Subject};
+use self::workloads::{expire, insert, mixed, re_add};
+use crate::workload::Workload;
+use crate::{Ours, Subject, subjects};
 use common::limiter::{Limiter, ParkingLotLimiter};
 use common::mutex::{Inner as Ready, parking_lot_mutex};
 use parking_lot::Mutex;
@@ -185,28 +186,8 @@ impl<T: Timer> Manual for ManualRival<T> {
     }
 }
 
-/// The subjects' names in the tables, in the order of the columns.
-pub(crate) const NAMES: &[&str] = &[
-    <Ours<u64> as Subject<u64>>::NAME,
-    <HeapQueue as Subject<u64>>::NAME,
-    <TaskQueue as Subject<u64>>::NAME,
-    <WheelTimer as Subject<u64>>::NAME,
-    #[cfg(feature = "kube")]
-    <KubeTask as Subject<u64>>::NAME,
-];
-
 /// The target: how many times faster than each rival keyqueue is meant to be.
 const TARGET: Option<f64> = Some(3.0);
-
-/// A list of runs, by name.
-macro_rules! subjects {
-    ($subject:path; $($(#[$when:meta])* $queue:ty),*; $work:ident $arguments:tt) => {
-        vec![$($(#[$when])* (<$queue as $subject>::NAME, subjects!(@ $queue, $work $arguments))),*]
-    };
-    (@ $queue:ty, $work:ident($($argument:expr),*)) => {
-        Box::new(move || workloads::$work::<$queue>($($argument),*)) as Run
-    };
-}
 
 /// All workloads; `keys` is the number of keys in a run.
 pub fn all(keys: u64) -> Vec<Workload> {
@@ -247,55 +228,37 @@ pub fn all(keys: u64) -> Vec<Workload> {
 mod tests {
     use super::*;
 
+    /// Not early by a part of a millisecond, and at most a millisecond late.
     #[test]
-    fn every_re_add_subject_keeps_the_earlier_delay() {
-        fn check<Q: Manual>() {
-            let seconds = Duration::from_secs;
-            let mut queue = Q::make();
-            queue.add(0);
-            for (key, delay) in [(1, 10), (2, 20), (3, 5), (2, 7), (1, 12)] {
-                queue.add_after(key, seconds(delay));
-            }
-            assert_eq!(queue.advance(seconds(4)), 0);
-            assert_eq!(queue.advance(seconds(5)), 2);
-            queue.add_after(4, seconds(50));
-            assert_eq!(queue.advance(seconds(100)), 2);
-            let mut out = Vec::new();
-            (0..5).for_each(|_| assert!(queue.process(|key| out.push(*key))));
-            assert_eq!(out, [0, 3, 2, 1, 4]);
-        }
-        check::<ManualOurs>();
-        check::<ManualHeap>();
-        check::<ManualTask>();
-        #[cfg(feature = "kube")]
-        check::<ManualKube>();
-    }
-
-    #[test]
-    fn every_cancel_subject_keeps_the_order_and_drops_cancelled_delays() {
-        fn check<Q: Manual>() {
+    fn every_subject_keeps_the_order_and_if_it_can_the_earlier_delay_and_cancels() {
+        fn check<Q: Manual>(keeps_the_earlier: bool, cancels: bool) {
             let micros = Duration::from_micros;
             let mut queue = Q::make();
             queue.add(0);
-            for (key, delay) in [(1, 10_300), (2, 7000), (3, 5000), (4, 8000)] {
+            for (key, delay) in [(1, 10_300), (2, 7000), (3, 5000)] {
                 queue.add_after(key, micros(delay));
             }
-            assert!(queue.cancel(&4));
-            assert!(!queue.cancel(&4));
+            if keeps_the_earlier {
+                queue.add_after(1, micros(12_000));
+                queue.add_after(4, micros(60_000));
+            }
+            if cancels {
+                queue.add_after(5, micros(8000));
+                assert!(queue.cancel(&5) && !queue.cancel(&5));
+            }
             queue.add_after(4, micros(50_000));
-            assert_eq!(queue.advance(micros(4999)), 0, "{}", Q::NAME);
-            assert_eq!(queue.advance(micros(4001)), 2, "{}", Q::NAME);
-            // Not early by a part of a millisecond, and at most a millisecond late.
-            assert_eq!(queue.advance(micros(1299)), 0, "{}", Q::NAME);
-            assert_eq!(queue.advance(micros(701)), 1, "{}", Q::NAME);
-            assert_eq!(queue.advance(micros(1_000_000)), 1, "{}", Q::NAME);
+            for (by, due) in [(4999, 0), (4001, 2), (1299, 0), (701, 1), (38_000, 0), (3000, 1), (1_000_000, 0)] {
+                assert_eq!(queue.advance(micros(by)), due, "{}, by {by}", Q::NAME);
+            }
             let mut out = Vec::new();
             (0..5).for_each(|_| assert!(queue.process(|key| out.push(*key))));
             assert_eq!(out, [0, 3, 2, 1, 4], "{}", Q::NAME);
         }
-        check::<ManualOurs>();
-        check::<ManualHeap>();
-        check::<ManualTask>();
-        check::<ManualWheel>();
+        check::<ManualOurs>(true, true);
+        check::<ManualHeap>(true, true);
+        check::<ManualTask>(true, true);
+        check::<ManualWheel>(false, true);
+        #[cfg(feature = "kube")]
+        check::<ManualKube>(true, false);
     }
 }

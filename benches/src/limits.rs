@@ -7,15 +7,20 @@ pub mod workloads;
 pub use self::bucket::{Acquire, Deduping, Governor, GovernorStd, KeyedGovernor, KeyedGovernorStd, Reserve};
 pub use self::exponential::DashLimiter;
 
+use self::workloads::{retry, tokens};
 #[cfg(feature = "kube")]
 use crate::delays::ManualKube;
-use crate::delays::{self, ManualHeap, ManualOurs, ManualTask, ManualWheel};
+use crate::delays::{Manual, ManualHeap, ManualOurs, ManualTask, ManualWheel};
+use crate::subjects;
 use crate::workload::{Run, Workload};
-use common::limiter::{self, ParkingLotLimiter, StdLimiter};
+use common::limiter::{self, Limiter, ParkingLotLimiter, StdLimiter};
 use keyqueue::rate_limiter::ItemExponentialFailure;
 
 /// A token bucket, or token buckets for keys.
 pub trait Tokens: Sync {
+    /// The subject's name in the tables.
+    const NAME: &'static str;
+
     fn make(limit: Limit) -> Self;
 
     /// Takes a token if there is one now. Returns whether there was.
@@ -34,116 +39,70 @@ const PLENTY: Limit = Limit { rate: 500_000_000, burst: 1_000_000 };
 /// Nearly all calls are refused.
 const SCARCE: Limit = Limit { rate: 10, burst: 10 };
 
-macro_rules! subjects {
-    ($($(#[$when:meta])* $subject:ty),*; $work:ident $arguments:tt) => {
-        vec![$($(#[$when])* subjects!(@ $subject, $work $arguments)),*]
-    };
-    (@ $subject:ty, $work:ident($($argument:expr),*)) => {
-        Box::new(move || workloads::$work::<$subject>($($argument),*)) as Run
-    };
-}
-
 macro_rules! exponential {
-    ($key:ty; $work:ident($($argument:expr),*)) => {
+    ($key:ty; $work:ident $arguments:tt) => {
         vec![
-            exponential!(@ ItemExponentialFailure<$key>, $key, $work($($argument),*)),
-            exponential!(@ ParkingLotLimiter<$key>, $key, $work($($argument),*)),
-            exponential!(@ StdLimiter<$key>, $key, $work($($argument),*)),
-            exponential!(@ DashLimiter<$key>, $key, $work($($argument),*)),
+            exponential!(@ ItemExponentialFailure<$key>, $key, $work $arguments),
+            exponential!(@ ParkingLotLimiter<$key>, $key, $work $arguments),
+            exponential!(@ StdLimiter<$key>, $key, $work $arguments),
+            exponential!(@ DashLimiter<$key>, $key, $work $arguments),
         ]
     };
     (@ $subject:ty, $key:ty, $work:ident($($argument:expr),*)) => {
-        Box::new(move || limiter::$work::<$key, $subject>($($argument),*)) as Run
+        (<$subject as Limiter<$key>>::NAME, Box::new(move || limiter::$work::<$key, $subject>($($argument),*)) as Run)
     };
 }
 
 /// All workloads. Where each key lives its whole life, there are `ops / 4` keys. Where threads do nothing but call, there are `5 * ops`
 /// calls: with fewer, the first thread would end before the last one gets a core.
 pub fn all(ops: u64) -> Vec<Workload> {
-    [exponential(5 * ops, ops / 4), bucket(5 * ops), keyed(5 * ops), retry(ops / 4)].into_iter().flatten().collect()
-}
-
-/// The subjects of a group, and the number of its rivals, from the first, to which the targets apply.
-struct Group {
-    name: &'static str,
-    subjects: &'static [&'static str],
-    rivals: usize,
-}
-
-impl Group {
-    fn workload(&self, name: String, figures: Vec<(&'static str, Option<f64>)>, ops: u64, runs: Vec<Run>) -> Workload {
-        assert_eq!(self.subjects.len(), runs.len());
-        let subjects = self.subjects.iter().copied().zip(runs).collect();
-        Workload { group: self.name, name, figures, ops, subjects, rivals: self.rivals }
-    }
-}
-
-fn exponential(ops: u64, keys: u64) -> Vec<Workload> {
-    const SUBJECTS: &[&str] = &["keyqueue", "parking_lot mutex", "std mutex, SipHash", "DashMap"];
-    let group = Group { name: "exponential", subjects: SUBJECTS, rivals: 2 };
+    let (calls, keys) = (5 * ops, ops / 4);
     let mut list = Vec::new();
+    let mut push = |group, name, figures, ops, subjects, rivals| {
+        list.push(Workload { group, name, figures, ops, subjects, rivals });
+    };
     for (threads, target) in [(1, 1.0), (2, 2.0), (4, 2.0)] {
-        let (name, figures) = (format!("when, u64, {threads} threads"), vec![("", Some(target))]);
-        list.push(group.workload(name, figures, ops, exponential!(u64; when(1024, threads, ops))));
+        let subjects = exponential!(u64; when(1024, threads, calls));
+        push("exponential", format!("when, u64, {threads} threads"), vec![("", Some(target))], calls, subjects, 2);
     }
-    let runs = exponential!(String; when(1024, 1, ops));
-    list.push(group.workload("when, String, 1 threads".into(), vec![("", Some(1.0))], ops, runs));
+    let subjects = exponential!(String; when(1024, 1, calls));
+    push("exponential", "when, String, 1 threads".into(), vec![("", Some(1.0))], calls, subjects, 2);
     let figures = vec![("when", None), ("forget", None)];
-    list.push(group.workload(format!("{keys} new keys, u64"), figures, keys, exponential!(u64; when_forget(keys))));
-    list
-}
-
-const GOVERNORS: &[&str] = &["keyqueue", "governor", "governor, std clock"];
-
-fn bucket(ops: u64) -> Vec<Workload> {
-    let group = Group { name: "bucket", subjects: GOVERNORS, rivals: 2 };
-    let mut list = Vec::new();
+    push("exponential", format!("{keys} new keys, u64"), figures, keys, exponential!(u64; when_forget(keys)), 2);
     for (name, is_reserve, limit) in [
         ("try_acquire, admitted", false, PLENTY),
         ("when, admitted", true, PLENTY),
         ("try_acquire, refused", false, SCARCE),
     ] {
         for threads in [1, 2, 4] {
-            let mut runs = subjects!(Acquire, Reserve, Governor, GovernorStd; tokens(0, limit, threads, ops));
-            drop(runs.remove(usize::from(!is_reserve)));
-            list.push(group.workload(format!("{name}, {threads} threads"), vec![("", Some(1.0))], ops, runs));
+            let mut subjects =
+                subjects!(Tokens; Acquire, Reserve, Governor, GovernorStd; tokens(0, limit, threads, calls));
+            drop(subjects.remove(usize::from(!is_reserve)));
+            push("bucket", format!("{name}, {threads} threads"), vec![("", Some(1.0))], calls, subjects, 2);
         }
     }
-    list
-}
-
-fn keyed(ops: u64) -> Vec<Workload> {
-    let group = Group { name: "bucket by key", subjects: GOVERNORS, rivals: 2 };
-    let mut list = Vec::new();
     for (limit, outcome) in [(PLENTY, "admitted"), (SCARCE, "put off")] {
         for threads in [1, 2, 4] {
-            let runs = subjects!(Deduping, KeyedGovernor, KeyedGovernorStd; tokens(1024, limit, threads, ops));
-            list.push(group.workload(format!("{outcome}, {threads} threads"), vec![("", None)], ops, runs));
+            let subjects =
+                subjects!(Tokens; Deduping, KeyedGovernor, KeyedGovernorStd; tokens(1024, limit, threads, calls));
+            push("bucket by key", format!("{outcome}, {threads} threads"), vec![("", None)], calls, subjects, 2);
         }
     }
-    list
-}
-
-/// For the subjects with delays. A delayed key is not delayed again, so subjects that cannot keep the earlier of two delays take part.
-fn retry(keys: u64) -> Vec<Workload> {
-    let group = Group { name: "retry", subjects: delays::NAMES, rivals: 1 };
-    let workload = |name: &str, wave| {
-        let runs = subjects!(
-            ManualOurs, ManualHeap, ManualTask, ManualWheel,
-            #[cfg(feature = "kube")] ManualKube;
+    // A delayed key is not delayed again, so subjects that cannot keep the earlier of two delays take part.
+    for (name, wave) in [("one by one", false), ("in waves", true)] {
+        let subjects = subjects!(
+            Manual; ManualOurs, ManualHeap, ManualTask, ManualWheel, #[cfg(feature = "kube")] ManualKube;
             retry(keys, wave)
         );
-        group.workload(format!("{keys} keys, {name}"), vec![("", Some(3.0))], keys, runs)
-    };
-    vec![workload("one by one", false), workload("in waves", true)]
+        push("retry", format!("{keys} keys, {name}"), vec![("", Some(3.0))], keys, subjects, 1);
+    }
+    list
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::delays::Manual;
-    use common::limiter::{BASE, Limiter, MAX};
-    use std::time::Duration;
+    use common::limiter::{BASE, MAX};
 
     #[test]
     fn every_limiter_doubles_up_to_the_maximum_and_forgets() {
@@ -182,33 +141,5 @@ mod tests {
         check::<KeyedGovernor>();
         check::<KeyedGovernorStd>();
         check::<Deduping>();
-    }
-
-    #[test]
-    fn every_queue_doubles_the_delay_at_each_failure_and_resets_it_at_a_success() {
-        fn check<Q: Manual>() {
-            let mut queue = Q::make();
-            queue.add(7);
-            for outcome in [[false, false, false, true], [false, false, false, true]] {
-                for (succeeds, millis) in outcome.into_iter().zip([5, 10, 20, 0]) {
-                    queue.process_or_retry(|&key| {
-                        assert_eq!(key, 7);
-                        succeeds
-                    });
-                    if !succeeds {
-                        assert_eq!(queue.advance(Duration::from_millis(millis - 1)), 0);
-                        assert_eq!(queue.advance(Duration::from_millis(1)), 1, "after {millis} ms");
-                    }
-                }
-                assert_eq!(queue.advance(Duration::from_secs(3600)), 0);
-                queue.add(7);
-            }
-        }
-        check::<ManualOurs>();
-        check::<ManualHeap>();
-        check::<ManualTask>();
-        check::<ManualWheel>();
-        #[cfg(feature = "kube")]
-        check::<ManualKube>();
     }
 }

@@ -9,12 +9,6 @@ pub fn processor() -> String {
     name.map_or("unknown", |name| name.trim_start_matches([' ', '\t', ':'])).to_owned()
 }
 
-/// The load average of the last minute: the number of runnable threads of all programs.
-pub fn load() -> String {
-    let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    text.split(' ').next().unwrap_or_default().to_owned()
-}
-
 pub fn cores() -> usize {
     std::thread::available_parallelism().map_or(0, usize::from)
 }

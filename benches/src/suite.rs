@@ -4,8 +4,8 @@ use crate::delays::workloads::moved;
 use crate::delays::{Manual, ManualHeap, ManualOurs, ManualTask, ManualWheel};
 use crate::floors::{Channel, Line};
 use crate::rivals::DashSeg;
-use crate::workload::{Run, Workload, once};
-use crate::{Ours, runs};
+use crate::workload::{Run, Workload};
+use crate::{Ours, runs, subjects};
 use common::mutex::{parking_lot_mutex, std_mutex};
 use common::workloads::{cycle, duplicates, fill_and_drain, own_keys, refill, ring, touch, unique};
 
@@ -21,27 +21,22 @@ const SIZES: [u64; 7] = [10, 100, 1000, 10_000, 100_000, 1_000_000, 10_000_000];
 /// The least number of operations in a run of [`sizes`].
 const SIZES_OPS: u64 = 200_000;
 
-/// The subjects that deduplicate, for any number of threads.
+/// The subjects that deduplicate; if a single thread gets keys, also the one that allows only one getter.
 macro_rules! dedup {
-    ($key:ty, $($run:tt)*) => {
-        runs!($key; Ours<$key>, parking_lot_mutex::Queue<$key>, std_mutex::Queue<$key>, DashSeg<$key>; $($run)*)
-    };
-}
-
-/// The same, and the subjects that do not deduplicate, for workloads without repeated keys.
-macro_rules! threaded {
-    ($key:ty, $($run:tt)*) => {{
-        let mut subjects = dedup!($key, $($run)*);
-        subjects.extend(runs!($key; Channel<$key>, Line<$key>; $($run)*));
+    ($is_single:expr, $key:ty, $($run:tt)*) => {{
+        let mut subjects =
+            runs!($key; Ours<$key>, parking_lot_mutex::Queue<$key>, std_mutex::Queue<$key>, DashSeg<$key>; $($run)*);
+        subjects.extend(kube!($key, $($run)*).into_iter().filter(|_| $is_single));
         subjects
     }};
 }
 
-/// The same, and the subject that allows only one getter.
+/// The same, and the subjects that do not deduplicate, for workloads without repeated keys.
 macro_rules! everyone {
-    ($key:ty, $($run:tt)*) => {{
-        let mut subjects = threaded!($key, $($run)*);
-        subjects.extend(kube!($key, $($run)*));
+    ($is_single:expr, $key:ty, $($run:tt)*) => {{
+        let mut subjects = dedup!(false, $key, $($run)*);
+        subjects.extend(runs!($key; Channel<$key>, Line<$key>; $($run)*));
+        subjects.extend(kube!($key, $($run)*).into_iter().filter(|_| $is_single));
         subjects
     }};
 }
@@ -54,13 +49,7 @@ macro_rules! kube {
 #[cfg(not(feature = "kube"))]
 macro_rules! kube {
     ($($run:tt)*) => {
-        None::<(&'static str, Run)>
-    };
-}
-
-macro_rules! delayed {
-    ($queue:ty, $keys:expr, $moves:expr) => {
-        (<$queue as Manual>::NAME, once(move || moved::<$queue>($keys, $moves)))
+        Subjects::new()
     };
 }
 
@@ -71,23 +60,17 @@ pub fn all(ops: u64) -> Vec<Workload> {
         list.push(workload(group, name, Some(target), ops, subjects));
     };
     for keys in [1, 1024, 100_000] {
-        push("cycle u64", format!("{keys} keys"), 1.0, ops, everyone!(u64, cycle(keys, ops)));
+        push("cycle u64", format!("{keys} keys"), 1.0, ops, everyone!(true, u64, cycle(keys, ops)));
     }
     for keys in [1, 1024, 100_000] {
-        push("cycle String", format!("{keys} keys"), 1.5, ops, everyone!(String, cycle(keys, ops)));
+        push("cycle String", format!("{keys} keys"), 1.5, ops, everyone!(true, String, cycle(keys, ops)));
     }
     for (threads, keys) in [(1, 1), (1, 1024), (2, 1), (2, 1024)] {
-        let mut subjects = dedup!(u64, duplicates(keys, threads, ops));
-        if threads == 1 {
-            subjects.extend(kube!(u64, duplicates(keys, threads, ops)));
-        }
+        let subjects = dedup!(threads == 1, u64, duplicates(keys, threads, ops));
         push("duplicate add", format!("{threads} threads, {keys} keys"), 1.0, ops, subjects);
     }
     for threads in [1, 2, 4, 16] {
-        let mut subjects = threaded!(u64, ring(1024, threads, ops));
-        if threads == 1 {
-            subjects.extend(kube!(u64, ring(1024, threads, ops)));
-        }
+        let subjects = everyone!(threads == 1, u64, ring(1024, threads, ops));
         push("ring", format!("{threads} threads"), 1.0, ops, subjects);
     }
     for (backlog, target) in [(1000, 3.0), (100_000, 1.0)] {
@@ -96,7 +79,7 @@ pub fn all(ops: u64) -> Vec<Workload> {
             push("unique", name, target, ops, unique_keys(pairs, backlog, ops));
         }
     }
-    push("fill, drain", "300000 keys".into(), 1.0, 300_000, everyone!(u64, fill_and_drain(300_000)));
+    push("fill, drain", "300000 keys".into(), 1.0, 300_000, everyone!(true, u64, fill_and_drain(300_000)));
     list
 }
 
@@ -106,11 +89,7 @@ fn workload(group: &'static str, name: String, target: Option<f64>, ops: u64, su
 }
 
 fn unique_keys(pairs: u64, backlog: u64, ops: u64) -> Subjects {
-    let mut subjects = threaded!(u64, unique(pairs, backlog, ops));
-    if pairs == 1 {
-        subjects.extend(kube!(u64, unique(pairs, backlog, ops)));
-    }
-    subjects
+    everyone!(pairs == 1, u64, unique(pairs, backlog, ops))
 }
 
 /// A workload for each number of threads, with that number. Each thread adds a new key and takes one; the total work is the same.
@@ -118,10 +97,7 @@ pub fn threads(ops: u64) -> Vec<(usize, Workload)> {
     let row = |count: usize| {
         let threads = count as u64;
         let ops = ops / threads * threads;
-        let mut subjects = threaded!(u64, own_keys(threads, ops));
-        if threads == 1 {
-            subjects.extend(kube!(u64, own_keys(threads, ops)));
-        }
+        let subjects = everyone!(threads == 1, u64, own_keys(threads, ops));
         (count, workload("threads", format!("{count} threads"), None, ops, subjects))
     };
     THREADS.map(row).into()
@@ -150,77 +126,22 @@ pub fn sizes(max: u64) -> Vec<(u64, Workload)> {
     let name = |keys| format!("{keys} keys");
     for keys in sizes.clone() {
         let rounds = SIZES_OPS.div_ceil(keys);
-        let subjects = everyone!(u64, refill(keys, rounds));
+        let subjects = everyone!(true, u64, refill(keys, rounds));
         let ops = keys * rounds;
         list.push((keys, workload("fill", name(keys), None, ops, subjects)));
     }
     for keys in sizes.clone() {
         let ops = SIZES_OPS.max(keys / 10);
-        let mut subjects = dedup!(u64, touch(keys, ops));
-        subjects.extend(kube!(u64, touch(keys, ops)));
+        let subjects = dedup!(true, u64, touch(keys, ops));
         list.push((keys, workload("touch", name(keys), None, ops, subjects)));
     }
     for keys in sizes {
         let ops = SIZES_OPS.max(keys / 10);
-        let subjects = vec![
-            delayed!(ManualOurs, keys, ops),
-            delayed!(ManualHeap, keys, ops),
-            delayed!(ManualTask, keys, ops),
-            delayed!(ManualWheel, keys, ops),
-            #[cfg(feature = "kube")]
-            delayed!(crate::delays::ManualKube, keys, ops),
-        ];
+        let subjects = subjects!(
+            Manual; ManualOurs, ManualHeap, ManualTask, ManualWheel, #[cfg(feature = "kube")] crate::delays::ManualKube;
+            moved(keys, ops)
+        );
         list.push((keys, workload("delays", name(keys), None, ops, subjects)));
     }
     list
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::rivals::{Papaya, Scc};
-    use crate::{Key, Subject};
-
-    /// Three keys are added twice each, and the first once more while it is processed: how often each is handed out.
-    fn handed_out<K: Key, Q: Subject<K>>() -> [usize; 3] {
-        let queue = Q::make();
-        let keys = [0, 1, 2].map(K::nth);
-        for _ in 0..2 {
-            keys.iter().for_each(|key| queue.add(key.clone()));
-        }
-        queue.catch_up();
-        let (mut times, mut again) = ([0; 3], true);
-        let mut count = |queue: &Q, key: &K| {
-            let n = keys.iter().position(|known| known == key).expect("was added");
-            times[n] += 1;
-            if n == 0 && std::mem::take(&mut again) {
-                queue.add(key.clone());
-            }
-        };
-        for _ in 0..3 {
-            assert!(queue.process(&mut count));
-        }
-        queue.catch_up();
-        queue.shut_down();
-        while queue.process(&mut count) {}
-        times
-    }
-
-    #[test]
-    fn deduplicating_subjects_hand_out_no_key_twice() {
-        fn check<K: Key>() {
-            assert_eq!(handed_out::<K, Ours<K>>(), [2, 1, 1]);
-            assert_eq!(handed_out::<K, parking_lot_mutex::Queue<K>>(), [2, 1, 1]);
-            assert_eq!(handed_out::<K, std_mutex::Queue<K>>(), [2, 1, 1]);
-            assert_eq!(handed_out::<K, DashSeg<K>>(), [2, 1, 1]);
-            assert_eq!(handed_out::<K, Papaya<K>>(), [2, 1, 1]);
-            assert_eq!(handed_out::<K, Scc<K>>(), [2, 1, 1]);
-            assert_eq!(handed_out::<K, Channel<K>>(), [3, 2, 2]);
-            assert_eq!(handed_out::<K, Line<K>>(), [3, 2, 2]);
-            #[cfg(feature = "kube")]
-            assert_eq!(handed_out::<K, crate::kube::KubeQueue<K>>(), [2, 1, 1]);
-        }
-        check::<u64>();
-        check::<String>();
-    }
 }

@@ -36,6 +36,17 @@ macro_rules! runs {
     };
 }
 
+/// The names of subjects, each with a run of the workload on it, which returns its times.
+#[macro_export]
+macro_rules! subjects {
+    ($subject:path; $($(#[$when:meta])* $queue:ty),*; $work:ident $arguments:tt) => {
+        vec![$($(#[$when])* (<$queue as $subject>::NAME, $crate::subjects!(@ $queue, $work $arguments))),*]
+    };
+    (@ $queue:ty, $work:ident($($argument:expr),*)) => {
+        Box::new(move || $work::<$queue>($($argument),*)) as $crate::workload::Run
+    };
+}
+
 impl Workload {
     /// The subjects to which the targets apply.
     pub fn rivals(&self) -> impl Iterator<Item = &'static str> {

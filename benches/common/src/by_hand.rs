@@ -1,6 +1,4 @@
-//! What a user would write by hand: a mutex around what is known of the keys, and a collection that says which key comes next.
-//!
-//! What is known is a map of states ([`MapOfStates`]), one look-up a call; or, in client-go's form, two sets of keys ([`Sets`]), two look-ups.
+//! What a user would write by hand: a mutex around client-go's two sets, and a collection that says which key comes next.
 
 use crate::{Prioritized, Subject};
 use ahash::RandomState;
@@ -20,7 +18,7 @@ pub trait Order: Default + Send + 'static {
     const NAME: &'static str;
 
     /// Where a queued key is.
-    type Place: Copy + Send;
+    type Place: Copy + Default + Send + 'static;
 
     fn push(&mut self, key: u64, priority: i8) -> Self::Place;
 
@@ -30,51 +28,34 @@ pub trait Order: Default + Send + 'static {
     fn raise(&mut self, _key: u64, place: Self::Place, _priority: i8) -> Self::Place {
         place
     }
-
-    /// The processing of a key has ended. Returns whether another one may be taken instead.
-    fn ended(&mut self, _key: u64) -> bool {
-        false
-    }
-}
-
-/// What is known of the keys that are queued or processing.
-pub trait States<O: Order>: Default + Send + 'static {
-    /// Returns whether the key was not queued, and is now.
-    fn add(&mut self, order: &mut O, key: u64, priority: i8) -> bool;
-
-    /// The key is processing from now on.
-    fn taken(&mut self, key: u64);
-
-    /// Returns whether the key is queued again.
-    fn done(&mut self, order: &mut O, key: u64) -> bool;
 }
 
 /// The queue.
-pub struct ByHand<O, S> {
-    inner: Mutex<Inner<O, S>>,
+pub struct ByHand<O: Order> {
+    inner: Mutex<Inner<O>>,
     wakeup: Condvar,
 }
 
 #[derive(Default)]
-struct Inner<O, S> {
-    states: S,
+struct Inner<O: Order> {
+    sets: Sets<O::Place>,
     order: O,
     shut_down: bool,
 }
 
-impl<O: Order, S: States<O>> Prioritized<u64> for ByHand<O, S> {
+impl<O: Order> Prioritized<u64> for ByHand<O> {
     #[inline]
     fn add_at(&self, key: u64, priority: i8) {
         let mut guard = self.inner.lock();
-        let Inner { states, order, shut_down } = &mut *guard;
-        if !*shut_down && states.add(order, key, priority) {
+        let Inner { sets, order, shut_down } = &mut *guard;
+        if !*shut_down && sets.add(order, key, priority) {
             drop(guard);
             self.wakeup.notify_one();
         }
     }
 }
 
-impl<O: Order, S: States<O>> Subject<u64> for ByHand<O, S> {
+impl<O: Order> Subject<u64> for ByHand<O> {
     const NAME: &'static str = O::NAME;
 
     fn make() -> Self {
@@ -92,7 +73,7 @@ impl<O: Order, S: States<O>> Subject<u64> for ByHand<O, S> {
             let mut inner = self.inner.lock();
             loop {
                 if let Some(key) = inner.order.pop() {
-                    inner.states.taken(key);
+                    inner.sets.taken(key);
                     break key;
                 }
                 if inner.shut_down {
@@ -103,9 +84,8 @@ impl<O: Order, S: States<O>> Subject<u64> for ByHand<O, S> {
         };
         work(self, &key);
         let mut guard = self.inner.lock();
-        let Inner { states, order, .. } = &mut *guard;
-        let is_again = states.done(order, key);
-        if order.ended(key) | is_again {
+        let Inner { sets, order, .. } = &mut *guard;
+        if sets.done(order, key) {
             drop(guard);
             self.wakeup.notify_one();
         }
@@ -118,80 +98,17 @@ impl<O: Order, S: States<O>> Subject<u64> for ByHand<O, S> {
     }
 }
 
-pub struct MapOfStates<P>(HashMap<u64, State<P>, RandomState>);
-
-#[derive(Clone, Copy)]
-enum State<P> {
-    Queued(P),
-    Processing,
-    /// Processing, and added again with this priority.
-    Again(i8),
-}
-
-impl<P> Default for MapOfStates<P> {
-    fn default() -> Self {
-        Self(HashMap::default())
-    }
-}
-
-impl<O: Order> States<O> for MapOfStates<O::Place>
-where
-    O::Place: 'static,
-{
-    #[inline]
-    fn add(&mut self, order: &mut O, key: u64, priority: i8) -> bool {
-        match self.0.entry(key) {
-            Entry::Vacant(entry) => {
-                entry.insert(State::Queued(order.push(key, priority)));
-                true
-            }
-            Entry::Occupied(mut entry) => {
-                let state = entry.get_mut();
-                *state = match *state {
-                    State::Queued(place) => State::Queued(order.raise(key, place, priority)),
-                    State::Processing => State::Again(priority),
-                    State::Again(before) => State::Again(before.max(priority)),
-                };
-                false
-            }
-        }
-    }
-
-    #[inline]
-    fn taken(&mut self, key: u64) {
-        *self.0.get_mut(&key).expect("a queued key is known") = State::Processing;
-    }
-
-    #[inline]
-    fn done(&mut self, order: &mut O, key: u64) -> bool {
-        let Entry::Occupied(mut entry) = self.0.entry(key) else { unreachable!("a processing key is known") };
-        let State::Again(priority) = *entry.get() else {
-            entry.remove();
-            return false;
-        };
-        *entry.get_mut() = State::Queued(order.push(key, priority));
-        true
-    }
-}
-
-/// Where a dirty key is queued; or, if it is processing, the priority of its add.
-pub struct Sets<P> {
+/// client-go's two sets. Of a dirty key, where it is queued; or, if it is processing, the priority of its add.
+#[derive(Default)]
+struct Sets<P> {
     dirty: HashMap<u64, Result<P, i8>, RandomState>,
     processing: HashSet<u64, RandomState>,
 }
 
-impl<P> Default for Sets<P> {
-    fn default() -> Self {
-        Self { dirty: HashMap::default(), processing: HashSet::default() }
-    }
-}
-
-impl<O: Order> States<O> for Sets<O::Place>
-where
-    O::Place: 'static,
-{
+impl<P: Copy> Sets<P> {
+    /// Returns whether the key was not queued, and is now.
     #[inline]
-    fn add(&mut self, order: &mut O, key: u64, priority: i8) -> bool {
+    fn add(&mut self, order: &mut impl Order<Place = P>, key: u64, priority: i8) -> bool {
         match self.dirty.entry(key) {
             Entry::Vacant(entry) => {
                 let is_processing = self.processing.contains(&key);
@@ -209,35 +126,22 @@ where
         }
     }
 
+    /// The key is processing from now on.
     #[inline]
     fn taken(&mut self, key: u64) {
         self.dirty.remove(&key);
         self.processing.insert(key);
     }
 
+    /// Returns whether the key is queued again.
     #[inline]
-    fn done(&mut self, order: &mut O, key: u64) -> bool {
+    fn done(&mut self, order: &mut impl Order<Place = P>, key: u64) -> bool {
         self.processing.remove(&key);
         let Some(dirty) = self.dirty.get_mut(&key) else { return false };
         if let Err(priority) = *dirty {
             *dirty = Ok(order.push(key, priority));
         }
         true
-    }
-}
-
-impl Order for VecDeque<u64> {
-    const NAME: &'static str = "VecDeque";
-    type Place = ();
-
-    #[inline]
-    fn push(&mut self, key: u64, _priority: i8) {
-        self.push_back(key);
-    }
-
-    #[inline]
-    fn pop(&mut self) -> Option<u64> {
-        self.pop_front()
     }
 }
 
@@ -271,29 +175,21 @@ impl Order for Sorted {
     }
 }
 
-/// Groups that take turns. A group is in the ring while it has queued keys, and not as many processing as the limit (0: none) says. It is
-/// known while it has queued keys; with a limit, while it has keys.
+/// Groups that take turns. A group is in the ring, and is known, while it has queued keys.
 #[derive(Default)]
-pub struct Turns<const N: u64, const LIMIT: u32> {
-    groups: HashMap<u64, Lane, RandomState>,
+pub struct Turns<const N: u64> {
+    groups: HashMap<u64, VecDeque<u64>, RandomState>,
     ring: VecDeque<u64>,
 }
 
-#[derive(Default)]
-struct Lane {
-    keys: VecDeque<u64>,
-    /// With a limit.
-    processing: u32,
-}
-
-impl<const N: u64, const LIMIT: u32> Order for Turns<N, LIMIT> {
+impl<const N: u64> Order for Turns<N> {
     const NAME: &'static str = if N == 100 { "VecDeques, 100 groups" } else { "VecDeques" };
     type Place = ();
 
     fn push(&mut self, key: u64, _priority: i8) {
-        let lane = self.groups.entry(key % N).or_default();
-        lane.keys.push_back(key);
-        if lane.keys.len() == 1 && (LIMIT == 0 || lane.processing < LIMIT) {
+        let keys = self.groups.entry(key % N).or_default();
+        keys.push_back(key);
+        if keys.len() == 1 {
             self.ring.push_back(key % N);
         }
     }
@@ -301,32 +197,12 @@ impl<const N: u64, const LIMIT: u32> Order for Turns<N, LIMIT> {
     fn pop(&mut self) -> Option<u64> {
         let group = self.ring.pop_front()?;
         let Entry::Occupied(mut entry) = self.groups.entry(group) else { unreachable!("a group in the ring has keys") };
-        let lane = entry.get_mut();
-        let key = lane.keys.pop_front();
-        lane.processing += u32::from(LIMIT > 0);
-        if !lane.keys.is_empty() {
-            if LIMIT == 0 || lane.processing < LIMIT {
-                self.ring.push_back(group);
-            }
-        } else if LIMIT == 0 {
+        let key = entry.get_mut().pop_front();
+        if entry.get().is_empty() {
             entry.remove();
+        } else {
+            self.ring.push_back(group);
         }
         key
-    }
-
-    fn ended(&mut self, key: u64) -> bool {
-        if LIMIT == 0 {
-            return false;
-        }
-        let Entry::Occupied(mut entry) = self.groups.entry(key % N) else { unreachable!("its group is known") };
-        let lane = entry.get_mut();
-        lane.processing -= 1;
-        let is_listed_again = lane.processing + 1 == LIMIT && !lane.keys.is_empty();
-        if is_listed_again {
-            self.ring.push_back(key % N);
-        } else if lane.processing == 0 && lane.keys.is_empty() {
-            entry.remove();
-        }
-        is_listed_again
     }
 }

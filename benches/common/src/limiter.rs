@@ -20,6 +20,9 @@ pub const MAX: Duration = Duration::from_secs(1000);
 
 /// An exponential backoff of each key.
 pub trait Limiter<K>: Sync {
+    /// The subject's name in the tables.
+    const NAME: &'static str;
+
     fn make() -> Self;
 
     /// Counts a failure of the key, and returns how long to wait.
@@ -52,6 +55,8 @@ fn count<K: Key, S: BuildHasher>(failures: &mut HashMap<K, u32, S>, key: &K) -> 
 }
 
 impl<K: Key> Limiter<K> for ItemExponentialFailure<K> {
+    const NAME: &'static str = "keyqueue";
+
     fn make() -> Self {
         Self::new(BASE, MAX)
     }
@@ -72,11 +77,13 @@ impl<K: Key> Limiter<K> for ItemExponentialFailure<K> {
 }
 
 macro_rules! rival {
-    ($name:ident, $mutex:ty, |$lock:ident| $guard:expr) => {
+    ($name:ident, $label:literal, $mutex:ty, |$lock:ident| $guard:expr) => {
         /// A rival: see the head of this file.
         pub struct $name<K>($mutex);
 
         impl<K: Key> Limiter<K> for $name<K> {
+            const NAME: &'static str = $label;
+
             fn make() -> Self {
                 Self(Default::default())
             }
@@ -101,8 +108,8 @@ macro_rules! rival {
         }
     };
 }
-rival!(ParkingLotLimiter, parking_lot::Mutex<HashMap<K, u32, RandomState>>, |mutex| mutex.lock());
-rival!(StdLimiter, std::sync::Mutex<HashMap<K, u32>>, |mutex| mutex.lock().unwrap());
+rival!(ParkingLotLimiter, "parking_lot mutex", parking_lot::Mutex<HashMap<K, u32, RandomState>>, |mutex| mutex.lock());
+rival!(StdLimiter, "std mutex, SipHash", std::sync::Mutex<HashMap<K, u32>>, |mutex| mutex.lock().unwrap());
 
 /// The first `keys` keys, in `count` random orders.
 pub fn orders<K: Key>(keys: u64, count: u64) -> Vec<Vec<K>> {

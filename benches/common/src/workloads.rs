@@ -153,23 +153,6 @@ pub fn raise<K: Key, Q: Prioritized<K>>(keys: u64) -> Duration {
     time
 }
 
-/// The nanoseconds of each add of a fill, and of each get + done of its drain. A call begins where the last one has ended.
-pub fn laps<K: Key, Q: Subject<K>>(keys: u64) -> [Vec<u32>; 2] {
-    let queue = Q::make();
-    let laps = |step: &dyn Fn(u64)| {
-        let mut laps = vec![u32::MAX; keys as usize]; // written now, so that no lap is a page fault of these
-        let mut last = Instant::now();
-        for (n, lap) in (0..).zip(&mut laps) {
-            step(n);
-            let now = Instant::now();
-            *lap = (now - last).as_nanos() as u32;
-            last = now;
-        }
-        laps
-    };
-    [laps(&|n| queue.add(K::nth(n))), laps(&|_| _ = queue.process(|_, key| _ = std::hint::black_box(key)))]
-}
-
 /// A queue with this number of queued keys.
 pub fn with_queued_keys<K: Key, Q: Subject<K>>(keys: u64) -> Q {
     let queue = Q::make();

@@ -11,23 +11,19 @@ mod check;
 mod queues;
 
 use clap::Parser;
-use common::by_hand::{ByHand, MapOfStates, Order, Sets, Sorted, Turns};
-use common::memory::{Counting, live_bytes};
+use common::by_hand::{ByHand, Sorted, Turns};
 use common::mutex::parking_lot_mutex;
-use common::workloads::{self, with_queued_keys};
-use common::{Key, Prioritized, Subject};
-use keyqueue_benches::harness::{Notes, Plan, Step};
-use keyqueue_benches::latency::histogram;
+use common::workloads;
+use common::{Prioritized, Subject};
+use keyqueue_benches::harness::Plan;
 use keyqueue_benches::numbers::short;
-use keyqueue_benches::results::{Bytes, Run};
+use keyqueue_benches::results::Run;
 use keyqueue_benches::tables;
+use keyqueue_benches::workload::once;
 #[cfg(keyqueue_base)]
 use queues::Base;
-use queues::{Crate, Twin};
-use std::collections::VecDeque;
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
+use queues::Crate;
+use std::time::Duration;
 
 /// Measures the crate's queue beside queues that are written by hand.
 #[derive(Parser)]
@@ -37,12 +33,6 @@ struct Options {
     rows: String,
     #[arg(default_value_t = 9)]
     rounds: usize,
-    /// Single calls in place of times: a call and a reading of the clock; medians of the rounds, also of the longest.
-    #[arg(long)]
-    slowest: bool,
-    /// Bytes in place of times.
-    #[arg(long)]
-    memory: bool,
     /// What priorities and groups cost beside a plain queue, for benches/TABLES.md.
     #[arg(long)]
     order: bool,
@@ -67,10 +57,6 @@ enum Work {
     Touch(u64),
     Fill(u64),
     Raise(u64),
-    Slowest(u64),
-    /// Bytes a queued key, and bytes in all that are left when all but one are done.
-    Bytes(u64),
-    Left(u64),
 }
 use Work::*;
 
@@ -83,119 +69,72 @@ impl Work {
             Touch(keys) => ("touch", keys),
             Fill(keys) => ("fill and drain", keys),
             Raise(keys) => ("raise", keys),
-            Slowest(keys) => ("calls with", keys),
-            Bytes(keys) => ("bytes a key", keys),
-            Left(keys) => ("bytes left of", keys),
         };
         format!("{name} {}", short(keys))
     }
 
+    fn ops(self) -> u64 {
+        if let Fill(keys) | Raise(keys) = self { keys } else { OPS }
+    }
+
     /// Runs it once on one subject.
-    fn run<T: Key, Q: Subject<T>>(self, at: At, notes: &mut Notes) {
-        let (took, ops) = match self {
-            Cycle(keys) => (workloads::cycle::<T, Q>(keys, OPS), OPS),
-            Ring(keys, threads) => (workloads::ring::<T, Q>(keys, threads, OPS), OPS),
-            Duplicates(keys) => (workloads::duplicates::<T, Q>(keys, 1, OPS), OPS),
-            Touch(keys) => (workloads::touch::<T, Q>(keys, OPS), OPS),
-            Fill(keys) => (workloads::fill_and_drain::<T, Q>(keys), keys),
+    fn run<Q: Subject<u64>>(self) -> Duration {
+        match self {
+            Cycle(keys) => workloads::cycle::<u64, Q>(keys, OPS),
+            Ring(keys, threads) => workloads::ring::<u64, Q>(keys, threads, OPS),
+            Duplicates(keys) => workloads::duplicates::<u64, Q>(keys, 1, OPS),
+            Touch(keys) => workloads::touch::<u64, Q>(keys, OPS),
+            Fill(keys) => workloads::fill_and_drain::<u64, Q>(keys),
             Raise(_) => unreachable!("only where there are priorities"),
-            Slowest(keys) => {
-                for (call, laps) in ["add", "get and done"].into_iter().zip(workloads::laps::<T, Q>(keys)) {
-                    let mut times = histogram();
-                    laps.iter().for_each(|lap| times.record(u64::from(*lap)).expect("resizes by itself"));
-                    notes.spread(["tails", &format!("{call}, {}", at[2]), at[3]], times, None);
-                }
-                return;
-            }
-            Bytes(keys) => {
-                let bytes = live_bytes(|| with_queued_keys::<T, Q>(keys)) as f64 / keys as f64;
-                return notes.bytes.push(bytes_of(at, keys, bytes));
-            }
-            Left(keys) => {
-                let bytes = live_bytes(|| {
-                    let queue: Q = with_queued_keys(keys);
-                    (1..keys).for_each(|_| _ = queue.process(|_, _| {}));
-                    queue
-                });
-                return notes.bytes.push(bytes_of(at, keys, bytes as f64));
-            }
-        };
-        notes.row(at, took.as_nanos() as f64 / ops as f64);
+        }
     }
 }
 
-fn bytes_of([.., row, column]: At, keys: u64, bytes: f64) -> Bytes {
-    Bytes { what: row.into(), subject: column.into(), keys, bytes }
+fn raise<Q: Prioritized<u64>>(work: Work) -> Duration {
+    workloads::raise::<u64, Q>(work.ops())
 }
 
-fn raise<K: Key, Q: Prioritized<K>>(work: Work, at: At, notes: &mut Notes) {
-    let Raise(keys) = work else { unreachable!() };
-    notes.row(at, workloads::raise::<K, Q>(keys).as_nanos() as f64 / keys as f64);
-}
+/// A subject's name, and a run of a workload on it.
+type Column = (&'static str, fn(Work) -> Duration);
 
-/// Section, group, row and column of a result.
-type At<'a> = [&'a str; 4];
-
-/// Runs a workload once on one subject.
-type Measure = fn(Work, At, &mut Notes);
-
-const COLUMNS: [&str; 5] =
-    ["crate", "control: the crate again", "base", "by hand: map of states", "by hand: client-go's sets"];
-
-/// A form of queue. `O`, `C`: what stands for it by hand.
-fn form<O: Order, C: Subject<u64>, const LEVELS: bool, const N: u64, const LIMIT: u32>() -> [Option<Measure>; 5]
-where
-    O::Place: 'static,
-{
-    [
-        Some(Work::run::<u64, Crate<u64, LEVELS, N, LIMIT>>),
-        Some(Work::run::<Twin, Crate<Twin, LEVELS, N, LIMIT>>),
+/// A form of queue. `C` stands for it by hand, if there is no limit.
+fn form<C: Subject<u64>, const LEVELS: bool, const N: u64, const LIMIT: u32>() -> Vec<Column> {
+    let mut columns: Vec<Column> = vec![
+        ("crate", Work::run::<Crate<LEVELS, N, LIMIT>>),
         #[cfg(keyqueue_base)]
-        Some(Work::run::<u64, Base<u64, LEVELS, N, LIMIT>>),
-        #[cfg(not(keyqueue_base))]
-        None,
-        Some(Work::run::<u64, ByHand<O, MapOfStates<O::Place>>>),
-        (LIMIT == 0).then_some(Work::run::<u64, C>),
-    ]
+        ("base", Work::run::<Base<LEVELS, N, LIMIT>>),
+    ];
+    if LIMIT == 0 {
+        columns.push(("by hand", Work::run::<C>));
+    }
+    columns
 }
 
-const RAISES: [Option<Measure>; 5] = [
-    Some(raise::<u64, Crate<u64, true, 0, 0>>),
-    Some(raise::<Twin, Crate<Twin, true, 0, 0>>),
+const RAISES: &[Column] = &[
+    ("crate", raise::<Crate<true, 0, 0>>),
     #[cfg(keyqueue_base)]
-    Some(raise::<u64, Base<u64, true, 0, 0>>),
-    #[cfg(not(keyqueue_base))]
-    None,
-    Some(raise::<u64, ByHand<Sorted, MapOfStates<(i8, u64)>>>),
-    Some(raise::<u64, ByHand<Sorted, Sets<(i8, u64)>>>),
+    ("base", raise::<Base<true, 0, 0>>),
+    ("by hand", raise::<ByHand<Sorted>>),
 ];
 
-fn task(plan: &mut Plan, rounds: usize, at: [&str; 3], work: Work, columns: &[(&'static str, Option<Measure>)]) {
-    let [section, group, row] = at.map(str::to_owned);
-    let step = |&(column, run): &(&'static str, Option<Measure>)| {
-        let (run, section, group, row) = (run?, section.clone(), group.clone(), row.clone());
-        Some(Box::new(move |notes: &mut Notes| run(work, [&section, &group, &row, column], notes)) as Step)
-    };
-    plan.task(at.join(" "), rounds, columns.iter().filter_map(step).collect());
+fn row(plan: &mut Plan, rounds: usize, at: [&str; 3], work: Work, columns: &[Column]) {
+    let runs = columns.iter().map(|&(name, run)| (name, once(move || run(work))));
+    plan.row(at, work.ops(), rounds, runs.collect());
 }
 
 /// What priorities and groups cost. A name with a remark in brackets is only shown beside the others.
-fn order(options: &Options) -> Plan {
-    let mut plan = Plan::only(&options.rows);
-    let mut add = |group, name: &str, work, columns: &[_]| {
-        task(&mut plan, options.rounds, ["order", group, name], work, columns);
-    };
-    let priorities: [(_, Option<Measure>); 3] = [
-        ("plain (keyqueue)", Some(Work::run::<u64, Crate<u64, false, 0, 0>>)),
-        ("keyqueue, 3 priorities", Some(Work::run::<u64, Crate<u64, true, 0, 0>>)),
-        ("BTreeMap", Some(Work::run::<u64, ByHand<Sorted, Sets<(i8, u64)>>>)),
+fn order(plan: &mut Plan, rounds: usize) {
+    let priorities: [Column; 3] = [
+        ("plain (keyqueue)", Work::run::<Crate<false, 0, 0>>),
+        ("keyqueue, 3 priorities", Work::run::<Crate<true, 0, 0>>),
+        ("BTreeMap", Work::run::<ByHand<Sorted>>),
     ];
-    let groups: [(_, Option<Measure>); 5] = [
-        ("keyqueue, 1 group", Some(Work::run::<u64, Crate<u64, false, 1, 0>>)),
-        ("keyqueue, 100 groups", Some(Work::run::<u64, Crate<u64, false, 100, 0>>)),
-        ("100 000 groups (keyqueue)", Some(Work::run::<u64, Crate<u64, false, 100_000, 0>>)),
-        ("100 groups, a limit (keyqueue)", Some(Work::run::<u64, Crate<u64, false, 100, 1000>>)),
-        ("VecDeques, 100 groups", Some(Work::run::<u64, ByHand<Turns<100, 0>, Sets<()>>>)),
+    let groups: [Column; 5] = [
+        ("keyqueue, 1 group", Work::run::<Crate<false, 1, 0>>),
+        ("keyqueue, 100 groups", Work::run::<Crate<false, 100, 0>>),
+        ("100 000 groups (keyqueue)", Work::run::<Crate<false, 100_000, 0>>),
+        ("100 groups, a limit (keyqueue)", Work::run::<Crate<false, 100, 1000>>),
+        ("VecDeques, 100 groups", Work::run::<ByHand<Turns<100>>>),
     ];
     for (name, work) in [
         ("cycle, 1 thread, 1024 keys", Cycle(1024)),
@@ -204,61 +143,36 @@ fn order(options: &Options) -> Plan {
         ("ring, 2 threads, 1024 queued keys", Ring(1024, 2)),
         ("fill and drain", Fill(M)),
     ] {
-        add("priorities", name, work, &priorities);
-        add("groups", name, work, &groups);
+        row(plan, rounds, ["order", "priorities", name], work, &priorities);
+        row(plan, rounds, ["order", "groups", name], work, &groups);
     }
-    let raises: [(_, Option<Measure>); 2] = [
-        ("keyqueue, 3 priorities", Some(raise::<u64, Crate<u64, true, 0, 0>>)),
-        ("BTreeMap", Some(raise::<u64, ByHand<Sorted, Sets<(i8, u64)>>>)),
-    ];
+    let raises: [Column; 2] =
+        [("keyqueue, 3 priorities", raise::<Crate<true, 0, 0>>), ("BTreeMap", raise::<ByHand<Sorted>>)];
     for keys in [1_000, 100_000, 1_000_000] {
-        add("priorities", &format!("raise one of {keys} queued keys"), Raise(keys), &raises);
+        let name = format!("raise one of {keys} queued keys");
+        row(plan, rounds, ["order", "priorities", &name], Raise(keys), &raises);
     }
-    plan
 }
 
-fn plan(options: &Options) -> Plan {
-    let mut plan = Plan::only(&options.rows);
-    let rounds = if options.memory { 1 } else { options.rounds };
-    let mut add = |name: &str, works: &[Work], columns: [Option<Measure>; 5]| {
-        let columns: Vec<_> = COLUMNS.into_iter().zip(columns).collect();
+fn forms(plan: &mut Plan, rounds: usize) {
+    let mut add = |name: &str, works: &[Work], columns: &[Column]| {
         for &work in works {
-            task(&mut plan, rounds, ["core", "", &format!("{name}: {}", work.name())], work, &columns);
+            row(plan, rounds, ["core", "", &format!("{name}: {}", work.name())], work, columns);
         }
     };
-    let mut of_plain = vec![Cycle(1024), Ring(1024, 1), Ring(1024, 2), Ring(200 * K, 1)];
-    of_plain.extend([Duplicates(256), Duplicates(1024), Duplicates(100 * K)]);
-    of_plain.extend([Fill(300 * K), Fill(M), Touch(M), Touch(10 * M)]);
-    let mut few = vec![Cycle(1024), Ring(1024, 1), Ring(200 * K, 1), Fill(300 * K)];
-    let mut many = vec![Cycle(20 * K), Ring(20 * K, 1), Ring(200 * K, 1), Fill(300 * K)];
-    let (mut levels, mut alone) = (few.clone(), vec![]);
-    if options.slowest {
-        of_plain = vec![Slowest(100 * K), Slowest(M), Slowest(10 * M)];
-        (levels, few, many, alone) = (vec![Slowest(M)], vec![], vec![], vec![Slowest(M)]);
-    } else if options.memory {
-        of_plain = [100 * K, 300 * K, M, 1500 * K, 10 * M].map(Bytes).into_iter().chain([Left(M)]).collect();
-        levels = vec![Bytes(300 * K), Bytes(M), Left(M)];
-        (few, many, alone) = (levels.clone(), levels.clone(), vec![Bytes(M), Left(M)]);
-    }
-    add("plain", &of_plain, form::<VecDeque<u64>, parking_lot_mutex::Queue<u64>, false, 0, 0>());
-    add("priorities", &levels, form::<Sorted, ByHand<Sorted, Sets<(i8, u64)>>, true, 0, 0>());
-    if !options.slowest && !options.memory {
-        add("priorities", &[Raise(M)], RAISES);
-    }
-    macro_rules! groups {
-        ($($n:literal $limit:literal, $name:literal, $works:expr;)*) => {
-            $(add($name, $works, form::<Turns<$n, $limit>, ByHand<Turns<$n, 0>, Sets<()>>, false, $n, $limit>());)*
-        };
-    }
-    groups! {
-        1 0, "groups 1", &few;
-        100 0, "groups 100", &few;
-        10_000 0, "groups 10 000", &many;
-        1_000_000 0, "groups 1M", &alone;
-        100 4, "groups 100, limit 4", &few;
-        10_000 4, "groups 10 000, limit 4", &many;
-    }
-    plan
+    let mut plain = vec![Cycle(1024), Ring(1024, 1), Ring(1024, 2), Ring(200 * K, 1)];
+    plain.extend([Duplicates(256), Duplicates(1024), Duplicates(100 * K)]);
+    plain.extend([Fill(300 * K), Fill(M), Touch(M), Touch(10 * M)]);
+    let few = [Cycle(1024), Ring(1024, 1), Ring(200 * K, 1), Fill(300 * K)];
+    let many = [Cycle(20 * K), Ring(20 * K, 1), Ring(200 * K, 1), Fill(300 * K)];
+    add("plain", &plain, &form::<parking_lot_mutex::Queue<u64>, false, 0, 0>());
+    add("priorities", &few, &form::<ByHand<Sorted>, true, 0, 0>());
+    add("priorities", &[Raise(M)], RAISES);
+    add("groups 1", &few, &form::<ByHand<Turns<1>>, false, 1, 0>());
+    add("groups 100", &few, &form::<ByHand<Turns<100>>, false, 100, 0>());
+    add("groups 10 000", &many, &form::<ByHand<Turns<10_000>>, false, 10_000, 0>());
+    add("groups 100, limit 4", &few, &form::<ByHand<Turns<100>>, false, 100, 4>());
+    add("groups 10 000, limit 4", &many, &form::<ByHand<Turns<10_000>>, false, 10_000, 4>());
 }
 
 fn main() {
@@ -270,13 +184,13 @@ fn main() {
     let arguments = std::env::args().skip(1).collect::<Vec<_>>().join(" ");
     let command =
         format!("CARGO_PROFILE_RELEASE_CODEGEN_UNITS={units} cargo run --release -p core-table -- {arguments}");
-    let plan = if options.order { order(&options) } else { plan(&options) };
+    let mut plan = Plan::only(&options.rows);
+    let add = if options.order { order } else { forms };
+    add(&mut plan, options.rounds);
     let results = plan.run(Run { command, rounds: options.rounds, ..Run::here("core") });
     if options.jsonl || options.order {
         return print!("{}", results.to_lines());
     }
-    println!("{}\n", tables::run(&results));
     let times: Vec<_> = results.times("core").collect();
-    println!("{}", tables::against_each("ns a key, medians", &times));
-    println!("{}{}", tables::tails(&results), tables::memory(&results));
+    println!("{}\n\n{}", tables::run(&results), tables::against_each("ns a key, medians", &times));
 }

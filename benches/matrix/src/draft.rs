@@ -161,24 +161,3 @@ impl<T> SpinLock<T> {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_key_that_is_added_while_it_is_processed_is_queued_once_more() {
-        let queue = Draft::make();
-        [1_u64, 2, 1].into_iter().for_each(|key| queue.add(key));
-        let mut seen = Vec::new();
-        assert!(queue.process(|queue, &key| {
-            seen.push(key);
-            queue.add(key);
-            queue.add(key);
-        }));
-        queue.shut_down();
-        while queue.process(|_, &key| seen.push(key)) {}
-        assert_eq!(seen, [1, 2, 1]);
-        assert_eq!(queue.keys.with(|keys| (keys.table.len(), keys.free.len())), (0, 2));
-    }
-}

@@ -5,15 +5,14 @@ mod draft;
 mod ours;
 mod workloads;
 
-const USAGE: &str = "usage: one-build ROUND OPS [ONLY]";
+const USAGE: &str = "usage: one-build ROUND OPS";
 
-/// `ROUND` rotates the order of the subjects, `OPS` is the number of keys in a run, `ONLY` the beginning of the workloads' names.
+/// `ROUND` rotates the order of the subjects, `OPS` is the number of keys in a run.
 fn main() {
     let mut arguments = std::env::args().skip(1);
     let mut number = || arguments.next().and_then(|text| text.parse::<u64>().ok()).expect(USAGE);
     let (round, ops) = (number() as usize, number());
-    let only = arguments.next().unwrap_or_default();
-    for workload in workloads::all(ops).iter().filter(|workload| workload.name.starts_with(&only)) {
+    for workload in workloads::all(ops) {
         let count = workload.subjects.len();
         for n in 0..count {
             let (subject, run) = &workload.subjects[(n + round) % count];

@@ -13,39 +13,27 @@ use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The builds of a quick run.
-const QUICK: [&str; 2] = ["16-off", "1-fat"];
-
 /// Measures keyqueue in the builds that users make.
 #[derive(Parser)]
 struct Options {
-    /// In less than a minute, without the time that compiling takes: two builds and short rounds.
-    #[arg(long)]
-    quick: bool,
     /// Rounds; the median counts.
-    #[arg(long, default_value_t = 9, default_value_if("quick", "true", "5"), value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, default_value_t = 9, value_parser = clap::value_parser!(u16).range(1..))]
     rounds: u16,
     /// Keys in a run.
-    #[arg(long, default_value_t = 400_000, default_value_if("quick", "true", "40000"))]
+    #[arg(long, default_value_t = 400_000)]
     ops: u64,
     /// Only these builds: "16-off,1-fat". The names are codegen units and LTO, "abort", "opt2", "native".
     #[arg(long, value_delimiter = ',', value_parser = PossibleValuesParser::new(BUILDS.iter().map(|build| build.name)))]
     builds: Vec<String>,
-    /// Only workloads whose name begins with this: "ring", "cycle, String", "unique 1x1".
-    #[arg(long, default_value = "")]
-    only: String,
     /// Writes the data to benches/matrix/data/, in a file that has the processor's name. `report --draw benches/charts/results.jsonl
     /// --write` puts them into benches/TABLES.md.
-    #[arg(long, conflicts_with_all = ["quick", "builds", "only"])]
+    #[arg(long, conflicts_with = "builds")]
     write: bool,
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
     let options = Options::parse();
-    let is_wanted = |build: &&Build| match &options.builds[..] {
-        [] => !options.quick || QUICK.contains(&build.name),
-        names => names.iter().any(|name| name == build.name),
-    };
+    let is_wanted = |build: &&Build| options.builds.is_empty() || options.builds.iter().any(|name| name == build.name);
     let mut programs = Vec::new();
     for build in BUILDS.iter().filter(is_wanted) {
         eprintln!("building {}", build.name);
@@ -81,7 +69,7 @@ fn measure(programs: &[(&Build, PathBuf)], options: &Options) -> Result<Results,
 }
 
 fn printed(program: &Path, round: usize, options: &Options) -> Result<String, Box<dyn Error>> {
-    let output = Command::new(program).args([&round.to_string(), &options.ops.to_string(), &options.only]).output()?;
+    let output = Command::new(program).args([round.to_string(), options.ops.to_string()]).output()?;
     if !output.status.success() {
         return Err(format!("{}: {}", program.display(), String::from_utf8_lossy(&output.stderr)).into());
     }

@@ -170,7 +170,7 @@ impl Plan {
 }
 
 /// Moves the delays of random keys, of `keys` delayed ones, to earlier deadlines.
-pub fn moved<Q: Manual>(keys: u64, moves: u64) -> Duration {
+pub fn moved<Q: Manual>(keys: u64, moves: u64) -> Vec<Duration> {
     const HOUR: u64 = 3_600_000_000_000;
     // Short enough steps that no delay expires, even of a key with many more moves than the average.
     let most = HOUR / (2 * moves / keys).max(2);
@@ -196,7 +196,7 @@ pub fn moved<Q: Manual>(keys: u64, moves: u64) -> Duration {
     let due = queue.advance(Duration::ZERO);
     let time = start.elapsed();
     assert_eq!(due, 0);
-    time
+    vec![time]
 }
 
 fn each_once(mut out: Vec<u64>, keys: u64) {

@@ -35,11 +35,13 @@ fn keyed<C: Clock>(limit: Limit, clock: C) -> Keyed<C> {
 }
 
 macro_rules! tokens {
-    ($($(#[$doc:meta])* $name:ident($of:ty): |$limit:ident| $make:expr, |$bucket:ident, $key:ident| $take:expr;)*) => {$(
+    ($($(#[$doc:meta])* $name:ident($of:ty), $label:literal: |$limit:ident| $make:expr, |$bucket:ident, $key:ident| $take:expr;)*) => {$(
         $(#[$doc])*
         pub struct $name($of);
 
         impl Tokens for $name {
+            const NAME: &'static str = $label;
+
             fn make($limit: Limit) -> Self {
                 Self($make)
             }
@@ -55,17 +57,17 @@ macro_rules! tokens {
 
 tokens! {
     /// keyqueue's `try_acquire`.
-    Acquire(Bucket): |limit| bucket(limit), |bucket, _key| bucket.try_acquire().is_ok();
+    Acquire(Bucket), "keyqueue": |limit| bucket(limit), |bucket, _key| bucket.try_acquire().is_ok();
     /// keyqueue's `when`.
-    Reserve(Bucket): |limit| bucket(limit), |bucket, _key| bucket.when(&()).is_zero();
+    Reserve(Bucket), "keyqueue": |limit| bucket(limit), |bucket, _key| bucket.when(&()).is_zero();
     /// governor.
-    Governor(Direct<DefaultClock>): |limit| direct(limit, DefaultClock::default()), |bucket, _key| bucket.check().is_ok();
+    Governor(Direct<DefaultClock>), "governor": |limit| direct(limit, DefaultClock::default()), |bucket, _key| bucket.check().is_ok();
     /// governor with the clock of the standard library.
-    GovernorStd(Direct<MonotonicClock>): |limit| direct(limit, MonotonicClock), |bucket, _key| bucket.check().is_ok();
+    GovernorStd(Direct<MonotonicClock>), "governor, std clock": |limit| direct(limit, MonotonicClock), |bucket, _key| bucket.check().is_ok();
     /// keyqueue's bucket for keys.
-    Deduping(DedupingBucket<u64>): |limit| DedupingBucket::new(bucket(limit)), |bucket, key| bucket.when(key).is_zero();
+    Deduping(DedupingBucket<u64>), "keyqueue": |limit| DedupingBucket::new(bucket(limit)), |bucket, key| bucket.when(key).is_zero();
     /// governor with a bucket for each key.
-    KeyedGovernor(Keyed<DefaultClock>): |limit| keyed(limit, DefaultClock::default()), |bucket, key| bucket.check_key(key).is_ok();
+    KeyedGovernor(Keyed<DefaultClock>), "governor": |limit| keyed(limit, DefaultClock::default()), |bucket, key| bucket.check_key(key).is_ok();
     /// The same with the clock of the standard library.
-    KeyedGovernorStd(Keyed<MonotonicClock>): |limit| keyed(limit, MonotonicClock), |bucket, key| bucket.check_key(key).is_ok();
+    KeyedGovernorStd(Keyed<MonotonicClock>), "governor, std clock": |limit| keyed(limit, MonotonicClock), |bucket, key| bucket.check_key(key).is_ok();
 }

@@ -11,6 +11,8 @@ use std::time::Duration;
 pub struct DashLimiter<K>(DashMap<K, AtomicU32, RandomState>);
 
 impl<K: Key> Limiter<K> for DashLimiter<K> {
+    const NAME: &'static str = "DashMap";
+
     fn make() -> Self {
         Self(DashMap::default())
     }

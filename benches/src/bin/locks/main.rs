@@ -1,5 +1,5 @@
 //! What the release of a lock costs: the queue's lock (`src/sync/lock.rs`, compiled from there) with its own release and with three others,
-//! beside the mutexes of `std` and `parking_lot`, in one run. The data go to standard output, as a table or with `--json` as lines.
+//! beside the mutexes of `std` and `parking_lot`, in one run. Nanoseconds per critical section: medians, and in brackets the shortest round.
 //!
 //! | subject | the store of `false` that releases | between it and the load of `has_parked` |
 //! |---|---|---|
@@ -11,18 +11,44 @@
 #![allow(clippy::duplicate_mod, reason = "one lock, with four releases")]
 
 use clap::Parser;
+use common::threads::timed;
 use keyqueue_benches::harness::Plan;
-use keyqueue_benches::results::{Run, Subject};
+use keyqueue_benches::results::Run;
+use keyqueue_benches::tables;
 use keyqueue_benches::workload::once;
 use std::hint::black_box;
-use std::sync::Barrier;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-mod exchange;
-mod fenced;
 mod parts;
-mod plain;
-mod swap;
+
+/// The queue's lock with this flag, and this step after its release.
+macro_rules! releases {
+    ($($name:ident: $flag:ident, $after:ident;)*) => {$(
+        #[path = "."]
+        mod $name {
+            use super::parts::*;
+
+            type AtomicBool = Flag<{ $flag }>;
+
+            #[inline(always)]
+            fn unlock_check_fence() {
+                $after(Ordering::SeqCst);
+            }
+
+            #[allow(dead_code, unreachable_pub, reason = "the queue uses all of it")]
+            #[path = "../../../../src/sync/lock.rs"]
+            mod lock;
+            pub(crate) use lock::Mutex;
+        }
+    )*};
+}
+
+releases! {
+    plain: STORE, compiler_fence;
+    fenced: STORE, fence;
+    swap: SWAP, compiler_fence;
+    exchange: EXCHANGE, compiler_fence;
+}
 
 /// Measures releases.
 #[derive(Parser)]
@@ -33,9 +59,6 @@ struct Options {
     /// Critical sections of a run.
     #[arg(long, default_value_t = 1_000_000)]
     ops: u64,
-    /// Prints the data of each round.
-    #[arg(long)]
-    json: bool,
 }
 
 /// A mutex around a counter.
@@ -75,33 +98,12 @@ locks! {
     "parking_lot", parking_lot::Mutex<u64>, lock => lock.lock();
 }
 
-/// One thread: `ops` critical sections, and `work` steps in each and after each.
-fn alone<L: Lock>(ops: u64, work: u64) -> Duration {
+/// Threads on one lock: `ops` critical sections together, and `work` steps in each and after each.
+fn sections<L: Lock>(threads: u64, ops: u64, work: u64) -> Duration {
     let lock = L::make();
-    let start = Instant::now();
-    for _ in 0..ops {
-        section(&lock, work);
-    }
-    let took = start.elapsed();
-    assert_eq!(lock.with(|n| *n), ops);
+    let took = timed(threads, |_| (0..ops / threads).for_each(|_| section(&lock, work)));
+    assert_eq!(lock.with(|n| *n), ops / threads * threads);
     took
-}
-
-/// `threads` threads on one lock: `ops` critical sections together, from the first that begins to the last that ends.
-fn together<L: Lock>(threads: u64, ops: u64, work: u64) -> Duration {
-    let (lock, start) = (L::make(), Barrier::new(threads as usize));
-    let run = || {
-        start.wait();
-        let begin = Instant::now();
-        (0..ops / threads).for_each(|_| section(&lock, work));
-        (begin, Instant::now())
-    };
-    let times: Vec<_> = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(run)).collect();
-        threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
-    });
-    let begin = times.iter().map(|(begin, _)| *begin).min().expect("some threads");
-    times.iter().map(|(_, end)| end.duration_since(begin)).max().expect("some threads")
 }
 
 #[inline(always)]
@@ -122,38 +124,23 @@ fn steps(number: u64) {
     }
 }
 
-macro_rules! subjects {
-    ($run:ident $arguments:tt; $($lock:ty),*) => {
-        vec![$((<$lock as Lock>::NAME, once(move || subjects!(@ $run, $lock, $arguments)))),*]
-    };
-    (@ $run:ident, $lock:ty, ($($argument:expr),*)) => { $run::<$lock>($($argument),*) };
-}
-
 fn main() {
-    let Options { rounds, ops, json } = Options::parse();
+    let Options { rounds, ops } = Options::parse();
     let mut plan = Plan::default();
     macro_rules! row {
-        ($name:literal, $run:ident $arguments:tt) => {
-            plan.row(["locks", "", $name], ops, rounds, subjects!($run $arguments;
-                plain::Mutex<u64>, fenced::Mutex<u64>, swap::Mutex<u64>, exchange::Mutex<u64>,
-                std::sync::Mutex<u64>, parking_lot::Mutex<u64>));
+        ($name:literal, $threads:literal, $work:literal; $($lock:ty),*) => {
+            let runs = vec![$((<$lock as Lock>::NAME, once(move || sections::<$lock>($threads, ops, $work)))),*];
+            plan.row(["locks", "", $name], ops, rounds, runs);
+        };
+        ($name:literal, $threads:literal, $work:literal) => {
+            row!($name, $threads, $work; plain::Mutex<u64>, fenced::Mutex<u64>, swap::Mutex<u64>, exchange::Mutex<u64>,
+                std::sync::Mutex<u64>, parking_lot::Mutex<u64>);
         };
     }
-    row!("1 thread, an empty section", alone(ops, 0));
-    row!("1 thread, a section of 10 steps, and 10 outside", alone(ops, 10));
-    row!("2 threads, 10 and 10", together(2, ops, 10));
-    row!("8 threads, 10 and 10", together(8, ops, 10));
-    let results = plan.run(Run::here("locks"));
-    if json {
-        print!("{}", results.to_lines());
-        return;
-    }
-    println!("{}, commit {}, {}", results.run.machine, results.run.commit, results.run.compiler);
-    println!("nanoseconds per critical section: median (least) of {rounds} rounds of {ops}\n");
-    let names: Vec<_> = results.times[0].subjects.iter().map(|subject| subject.name.as_str()).collect();
-    println!("| | {} |\n|---|{}", names.join(" | "), "---:|".repeat(names.len()));
-    for times in &results.times {
-        let cell = |subject: &Subject| format!("{:.1} ({:.1})", subject.median(), subject.least());
-        println!("| {} | {} |", times.name, times.subjects.iter().map(cell).collect::<Vec<_>>().join(" | "));
-    }
+    row!("1 thread, an empty section", 1, 0);
+    row!("1 thread, a section of 10 steps, and 10 outside", 1, 10);
+    row!("2 threads, 10 and 10", 2, 10);
+    row!("8 threads, 10 and 10", 8, 10);
+    let results = plan.run(Run { rounds, ..Run::here("locks") });
+    println!("{}\n\n{}", tables::run(&results), tables::costs(&results, "locks"));
 }

@@ -7,9 +7,8 @@ use keyqueue_benches::delays::KubeTask;
 use keyqueue_benches::delays::lateness::{Lateness, bare, lateness};
 use keyqueue_benches::delays::{HeapQueue, TaskQueue, WheelTimer};
 use keyqueue_benches::harness::{Notes, Plan, Step};
-use keyqueue_benches::numbers::rounded;
 use keyqueue_benches::parts::parts;
-use keyqueue_benches::results::{Bytes, Times};
+use keyqueue_benches::results::Times;
 use keyqueue_benches::workload::{self, once};
 use keyqueue_benches::{Ours, Subject as _, costs, delays, latency, limits, memory, suite};
 
@@ -130,12 +129,7 @@ impl Planner<'_> {
 
     fn bytes(&mut self) {
         let keys = self.options.delays;
-        let run = move |notes: &mut Notes| {
-            for memory::MemoryRow { subject, what, keys, bytes } in memory::per_key_of(keys) {
-                let (what, subject, bytes) = (what.into(), subject.into(), rounded(bytes));
-                notes.bytes.push(Bytes { what, subject, keys, bytes });
-            }
-        };
+        let run = move |notes: &mut Notes| notes.bytes.extend(memory::per_key_of(keys));
         self.plan.task("memory".into(), 1, vec![Box::new(run)]);
     }
 }

@@ -3,49 +3,41 @@
 //! Without options: the **tails** of calls and **rings** of threads, as a page of markdown, in three minutes. On a machine with more than two
 //! cores the same command measures more of them. `--json` prints the data instead, for `benches/charts/tails.jsonl`.
 //!
-//! With `--all`: all workloads, two independent queues among the subjects, how many later keys overtake a key, and a model of more cores.
-//! The data go to standard output, for `benches/charts/shards.jsonl`; the tables of the order and of the model, to standard error.
+//! With `--all`: all workloads, with two independent queues among the subjects, as data for `benches/charts/shards.jsonl`.
 
-mod model;
-mod order;
 mod tails;
 mod workloads;
 
 use clap::Parser;
 use keyqueue_benches::harness::Plan;
-use keyqueue_benches::machine::load;
 use keyqueue_benches::results::Run;
 use keyqueue_benches::tables;
 
 /// Measures shards.
 #[derive(Parser)]
 struct Options {
-    /// In half a minute.
-    #[arg(long)]
-    quick: bool,
     /// Prints data in place of markdown.
     #[arg(long)]
     json: bool,
     /// The number of rounds; their median counts.
-    #[arg(long, default_value_t = 7, default_value_if("quick", "true", "3"))]
+    #[arg(long, default_value_t = 7)]
     rounds: usize,
     /// Keys of a run.
-    #[arg(long, default_value_t = 1_000_000, default_value_if("quick", "true", "200000"))]
+    #[arg(long, default_value_t = 1_000_000)]
     ops: u64,
     /// How long each measurement of tails takes.
-    #[arg(long, default_value_t = 0.7, default_value_if("quick", "true", "0.3"))]
+    #[arg(long, default_value_t = 0.7)]
     seconds: f64,
-    /// All other tables.
+    /// All other workloads.
     #[arg(long)]
     all: bool,
-    /// Only rows whose name contains this; `order` and `model` are the names of tables.
+    /// Only rows whose name contains this.
     #[arg(long, default_value = "")]
     only: String,
 }
 
 fn main() {
-    let Options { json, rounds, ops, seconds, all, only, .. } = Options::parse();
-    let (run, load) = (Run::here("shards"), load());
+    let Options { json, rounds, ops, seconds, all, only } = Options::parse();
     let mut plan = Plan::only(&only);
     if all {
         workloads::plan(&mut plan, ops, rounds);
@@ -54,24 +46,15 @@ fn main() {
         workloads::rings(&mut plan, "tails", &[1, 2, 16, 64], ops, rounds);
         workloads::busy_rings(&mut plan, ops / 5, rounds);
     }
-    let results = plan.run(run.clone());
+    let results = plan.run(Run::here("shards"));
     if all || json {
-        print!("{}", results.to_lines());
-    } else {
-        println!(
-            "{}, commit {}, load {load}\n`{}`: medians of {rounds} rounds\n",
-            run.machine, run.commit, run.command
-        );
-        println!(
-            "Nanoseconds a turn (get, add, done; busy: with 100 ns of work after each call):\n\n{}",
-            tables::plain(&results, "tails", "", "")
-        );
-        println!("\nMicroseconds a call, among them the reading of a clock:\n\n{}", tables::tails(&results));
+        return print!("{}", results.to_lines());
     }
-    if all && "order".contains(&only) {
-        eprintln!("{}\n", order::table(ops / 5));
-    }
-    if all && "model".contains(&only) {
-        eprintln!("{}\n", model::table(rounds));
-    }
+    println!(
+        "{}\n\nNanoseconds a turn (get, add, done; busy: with 100 ns of work after each call), medians of {rounds} rounds:\n\n{}\n\n\
+         Microseconds a call, among them the reading of a clock:\n\n{}",
+        tables::run(&results),
+        tables::plain(&results, "tails", "", ""),
+        tables::tails(&results)
+    );
 }

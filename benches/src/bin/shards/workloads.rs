@@ -19,11 +19,7 @@ use std::time::{Duration, Instant};
 pub struct Shards<const N: usize>(pub WorkQueue<u64>);
 
 const fn name(shards: usize) -> &'static str {
-    match shards {
-        1 => "keyqueue, 1 shard",
-        16 => "keyqueue, 16 shards",
-        _ => "keyqueue, other shards",
-    }
+    if shards == 1 { "keyqueue, 1 shard" } else { "keyqueue, 16 shards" }
 }
 
 subject!([const N: usize] Shards<N>, u64, name(N), WorkQueue::builder().shards(N).build(), |queue, key| queue.add(key));
