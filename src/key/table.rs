@@ -64,7 +64,7 @@ const MIN_BUCKETS: usize = model_const(4096, 4);
 /// millisecond or less.
 const REHASH_AT_ONCE_MAX: usize = model_const(if cfg!(test) { 1000 } else { 1 << 14 }, 2);
 
-/// The number of buckets that the old array loses before it gives their memory back: half a mebibyte.
+/// The number of buckets that an array loses before it gives their memory back: half a mebibyte.
 const GIVE_BACK: usize = 1 << 16;
 
 impl<K> Table<K> {
