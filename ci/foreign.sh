@@ -29,7 +29,7 @@ tests=(--lib --test queue --test client_go --test traces --test metric_traces --
     --test workers --test worker_panics --test wait_idle --test idle --test delays_driver --test delays_stress --test delays_large
     --test delays_turned --test wheel --test memory --test groups --test priorities --test limits --test no_threads)
 
-# Left out under the emulator, which takes ten to thirty times as long: a test, and why.
+# Left out under the emulator, which takes two to ten times as long: a test, and why.
 emulator_leaves_out() {
     cat <<'END'
 leaving_a_long_list_costs_no_more_than_leaving_a_short_one  # compares processor times of short steps with each other
@@ -41,6 +41,9 @@ a_delay_is_set_and_the_driver_failure_is_reported           # the same
 spawning_workers_returns_an_error                           # the same
 a_parked_getter_queues_expired_keys_in_place_of_the_driver  # the same
 an_idle_waiter_queues_expired_keys_in_place_of_the_driver   # the same
+low_keys_of_a_shard_do_not_starve                           # takes a minute there, and starts 12 000 threads beside the other tests
+a_stand_in_wakes_a_task_that_passes_by                      # bounds from below how often a task is polled in 200 ms; failed beside other load
+a_new_thread_begins_with_the_rate_of_another                # compares two clocks read by read; failed beside other load
 END
 }
 

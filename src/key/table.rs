@@ -415,8 +415,8 @@ mod tests {
     /// The last key of many leaves between two steps of a shrink.
     #[test]
     fn a_table_that_gets_empty_while_it_shrinks_works_on() {
-        let mut table = Table::new(0);
         const KEYS: usize = if cfg!(miri) { 400 } else { 6000 };
+        let mut table = Table::new(0);
         let mut slots: Vec<_> = (0..KEYS as u32).map(|n| table.insert(n, spread(n), 0)).collect();
         let last = slots.remove(KEYS / 2);
         for slot in slots {
