@@ -17,11 +17,11 @@ parts=(key machine unit calls items workers waits)
 # The arguments of `cargo test` for a part.
 part() {
     case "$1" in
-    key) echo --lib -- key:: item:: ;;                    # slots, chunks, slab, buckets, table
-    machine) echo --lib -- machine:: order:: ;;           # the machine that uses them
-    unit) echo --lib -- --skip key:: --skip machine:: --skip order:: ;; # the lock among them
+    key) echo --lib -- key:: ;;                    # slots, chunks, slab, buckets, table
+    machine) echo --lib -- machine:: ;;            # the machine that uses them
+    unit) echo --lib -- sync:: shared:: workers:: panics:: time::driver:: --skip choose:: ;; # the lock, and what takes it
     calls) echo --test client_go --test remove --test take_where ;;
-    items) echo --test queue --test priorities ;;
+    items) echo --test queue ;;
     workers) echo --test workers --test worker_panics --test stops ;;
     waits) echo --test wait_idle --test observers --test delays_turned ;;
     *) return 1 ;;
@@ -48,6 +48,7 @@ metric_traces      # 80 traces; the part `machine` has the same steps
 names              # reads files
 no_threads         # starts processes
 oldest_queued      # 100 000 keys
+priorities         # up to a million keys
 replay_corpus      # reads files
 reports            # threads that wait for real intervals
 same_twice         # starts processes, and takes 100 000 steps

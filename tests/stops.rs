@@ -154,6 +154,7 @@ fn a_handler_may_stop_its_workers_although_its_group_is_full() {
 /// With several shards by age, as far as it is known: one of 64 pushes of a shard reads the time. (With one shard the reference compares the
 /// order with that of the hand-outs.)
 #[test]
+#[cfg_attr(miri, ignore = "takes too long")]
 fn queued_keys_of_several_shards_are_returned_by_age() {
     let queue = WorkQueue::builder().shards(8).build();
     queue.add_all((0..10_000).map(|n| (0, n)));

@@ -141,20 +141,21 @@ fn keys_that_move_meanwhile_are_taken_out() {
 
 #[test]
 fn delays_of_all_shards_are_listed_earliest_first_and_none_is_taken() {
+    const DELAYED: u32 = if cfg!(miri) { 300 } else { 3000 };
     for shards in [1, 4, 16] {
         let (builder, time) = manual(WorkQueue::builder().shards(shards));
         let queue = builder.build();
         assert_eq!(queue.inspect().delayed_keys(), []);
-        for n in 0..3000_u32 {
+        for n in 0..DELAYED {
             queue.add_after(n, S * (5000 - n));
         }
-        queue.add_all(3000..4000);
+        queue.add_all(3000..3000 + DELAYED / 3);
         time.advance(S * 10);
-        let expected: Vec<_> = (0..3000).rev().map(|n| (n, S * (4990 - n))).collect();
+        let expected: Vec<_> = (0..DELAYED).rev().map(|n| (n, S * (4990 - n))).collect();
         for _ in 0..2 {
             assert_eq!(pairs(queue.inspect().delayed_keys()), expected, "{shards} shards");
         }
-        assert_eq!((queue.len(), queue.delayed_len()), (1000, 3000));
+        assert_eq!((queue.len(), queue.delayed_len()), (DELAYED as usize / 3, DELAYED as usize));
         let taken = pairs(queue.take_delayed());
         assert_eq!(taken, expected, "the same as it lists");
         assert_eq!(queue.inspect().delayed_keys(), []);
@@ -165,7 +166,7 @@ fn delays_of_all_shards_are_listed_earliest_first_and_none_is_taken() {
 /// around them.
 #[test]
 fn a_key_that_stays_delayed_is_listed_once() {
-    const STAY: u32 = 2000;
+    const STAY: u32 = if cfg!(miri) { 200 } else { 2000 };
     for shards in [1, 4] {
         let queue: WorkQueue<u32> = WorkQueue::builder().shards(shards).build();
         for n in 0..STAY {

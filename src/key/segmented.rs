@@ -5,7 +5,7 @@ use crate::sync::model_const;
 use std::ops::{Index, IndexMut};
 
 /// The number of values in a segment, a power of two.
-const SEGMENT: usize = model_const(1024, 2);
+const SEGMENT: usize = model_const(if cfg!(all(test, miri)) { 64 } else { 1024 }, 2);
 
 /// Values by number, in segments of up to [`SEGMENT`]. A segment is as long as its highest number so far requires.
 ///

@@ -62,7 +62,14 @@ const MIN_BUCKETS: usize = model_const(4096, 4);
 
 /// With up to this number of keys, in chunks for at most twice as many, the number of buckets changes in one step, which takes half a
 /// millisecond or less.
-const REHASH_AT_ONCE_MAX: usize = model_const(if cfg!(test) { 1000 } else { 1 << 14 }, 2);
+const REHASH_AT_ONCE_MAX: usize = model_const(
+    match (cfg!(test), cfg!(miri)) {
+        (true, true) => 64,
+        (true, false) => 1000,
+        (false, _) => 1 << 14,
+    },
+    2,
+);
 
 /// The number of buckets that an array loses before it gives their memory back: half a mebibyte.
 const GIVE_BACK: usize = 1 << 16;
@@ -416,9 +423,10 @@ mod tests {
     /// The last key of many leaves between two steps of a shrink.
     #[test]
     fn a_table_that_gets_empty_while_it_shrinks_works_on() {
+        const KEYS: usize = if cfg!(miri) { 400 } else { 6000 };
         let mut table = Table::new(0);
-        let mut slots: Vec<_> = (0..6000_u32).map(|n| table.insert(n, spread(n), 0)).collect();
-        let last = slots.remove(3000);
+        let mut slots: Vec<_> = (0..KEYS as u32).map(|n| table.insert(n, spread(n), 0)).collect();
+        let last = slots.remove(KEYS / 2);
         for slot in slots {
             table.remove(slot);
         }
@@ -436,8 +444,9 @@ mod tests {
     /// Few keys are left of many, in as many chunks: their buckets change in many steps.
     #[test]
     fn few_keys_in_many_chunks_move_in_many_steps() {
+        const KEYS: u32 = if cfg!(miri) { 800 } else { 60_000 };
         let mut table = Table::new(0);
-        let slots: Vec<_> = (0..60_000_u32).map(|n| table.insert(n, spread(n), 0)).collect();
+        let slots: Vec<_> = (0..KEYS).map(|n| table.insert(n, spread(n), 0)).collect();
         for (n, slot) in slots.into_iter().enumerate().filter(|(n, _)| n % 100 != 0) {
             assert_eq!(table.remove(slot), n as u32);
         }
@@ -448,12 +457,12 @@ mod tests {
         let (mut steps, before) = (0, table.buckets.len());
         while table.shrink_buckets(100) {
             steps += 1;
-            assert!((0..60_000).step_by(6000).all(|n| table.find(&n, spread(n)).is_some()));
+            assert!((0..KEYS).step_by(6000).all(|n| table.find(&n, spread(n)).is_some()));
         }
         let after = table.buckets.len();
         assert!(after < before && steps >= (before - after) / 100, "{steps} steps from {before} to {after}");
         assert_eq!(table.buckets.capacity(), after, "the memory of the other buckets is given back");
-        assert!((0..60_000).step_by(100).all(|n| table.find(&n, spread(n)).is_some()));
+        assert!((0..KEYS).step_by(100).all(|n| table.find(&n, spread(n)).is_some()));
     }
 
     /// No call moves more than a few chains, and a resize ends before the next one begins. With few keys, a resize is one step.
@@ -483,16 +492,17 @@ mod tests {
     /// The table shrinks to the length that its keys need, even in the middle of another resize.
     #[test]
     fn shrinking_loses_no_key() {
+        const FEW: usize = if cfg!(miri) { 512 } else { 2048 };
         let mut table = Table::new(0);
-        let mut slots: Vec<_> = (0..2049).map(|n| table.insert(n, spread(n), 0)).collect();
+        let mut slots: Vec<_> = (0..=FEW as u32).map(|n| table.insert(n, spread(n), 0)).collect();
         assert!(table.left > 0, "it is growing");
-        for slot in slots.drain(2000..) {
+        for slot in slots.drain(FEW - FEW / 42..) {
             table.remove(slot);
         }
         assert!(table.left > 0, "it is still growing");
         while table.shrink_buckets(100) {}
-        assert_eq!((table.buckets.len(), table.old.len()), (4096, 0));
-        assert_eq!(table.buckets(), (table.buckets.address(), 4096));
+        assert_eq!((table.buckets.len(), table.old.len()), (2 * FEW, 0));
+        assert_eq!(table.buckets(), (table.buckets.address(), 2 * FEW));
         for (n, slot) in (0..).zip(slots) {
             assert!(table.find(&n, spread(n)) == Some(slot));
         }

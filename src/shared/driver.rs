@@ -333,6 +333,7 @@ mod tests {
 
     /// With tens of thousands of keys to sort, a `turn` sorts some of them and returns; the next turns sort more.
     #[test]
+    #[cfg_attr(miri, ignore = "takes too long")]
     fn a_turn_sorts_a_bounded_number_of_keys() {
         const KEYS: u64 = 40_000;
         let (clock, time) = Clock::mock();
@@ -355,6 +356,7 @@ mod tests {
 
     /// The blocks of the order are freed even if no key leaves the table.
     #[test]
+    #[cfg_attr(miri, ignore = "takes too long")]
     fn blocks_are_freed_while_all_keys_stay_delayed() {
         let queue = WorkQueue::builder().driver(Driver::Manual).build();
         queue.add_all(0..100_000_u32);

@@ -219,6 +219,7 @@ mod tests {
 
     /// Critical sections, and places in the order and the table.
     #[test]
+    #[cfg_attr(miri, ignore = "takes too long")]
     fn a_key_that_stays_at_the_front_costs_no_more_each_time() {
         for fair in [false, true] {
             let builder = WorkQueue::builder();

@@ -340,8 +340,8 @@ mod tests {
     }
 
     fn many_threads(lock: &Mutex<(usize, usize)>) {
-        const THREADS: usize = 64;
-        const TIMES: usize = 500;
+        const THREADS: usize = if cfg!(miri) { 8 } else { 64 };
+        const TIMES: usize = if cfg!(miri) { 20 } else { 500 };
         let start = Barrier::new(THREADS);
         std::thread::scope(|scope| {
             for thread in 0..THREADS {
@@ -385,6 +385,7 @@ mod tests {
     /// counts that as time of the thread: a thread that burns the CPU does so in each of five rounds.
     #[test]
     #[cfg(target_os = "linux")]
+    #[cfg_attr(miri, ignore = "there is no processor time there")]
     fn a_thread_that_is_blocked_for_long_does_not_burn_the_cpu() {
         let burns = (0..5).all(|_| {
             let (blocked, ran) = block_for_half_a_second();

@@ -264,6 +264,7 @@ fn a_key_is_overtaken_by_a_bounded_number() {
 /// P20: groups with many keys in each shard, and now and then a group that has none.
 #[test]
 fn the_first_key_of_a_group_comes_soon_also_with_several_shards() {
+    const KEYS: u32 = if cfg!(miri) { 100 } else { 1000 };
     for (count, getters) in [(16, 1), (16, 8), (4, 4)] {
         let shards = (0..count).map(|_| Shard::new(AnyOrder::groups(None, false), 1000)).collect();
         let mut all = Getters::new(shards, getters, 5);
@@ -277,7 +278,7 @@ fn the_first_key_of_a_group_comes_soon_also_with_several_shards() {
                 next[at] += 1;
             }
         };
-        (0..count).for_each(|at| feed(&mut all, at, if at == 0 { 4000 } else { 1000 }));
+        (0..count).for_each(|at| feed(&mut all, at, KEYS * if at == 0 { 4 } else { 1 }));
         for round in 0..if cfg!(miri) { 4 } else { 60_u32 } {
             let (at, new) = (round as usize % count, 500 + round * 1000 + round % 400 + (1 << 30) / 1000 * 1000);
             all.shards[at].add(new, 0, all.now);
