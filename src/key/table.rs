@@ -314,6 +314,8 @@ impl<K> Table<K> {
         } else {
             debug_assert!(count > 0 && self.buckets.len() > 0, "there are keys, so there are buckets");
             self.left = self.buckets.len();
+            // Not to less than a quarter at a time: the keys that come meanwhile must have enough buckets at the end.
+            let count = count.max(self.left / 4);
             (self.old_mask, self.new_mask) = (self.left - 1, count - 1);
             if count > self.left {
                 debug_assert_eq!(count, 2 * self.left);
@@ -438,6 +440,22 @@ mod tests {
         for n in 0..100 {
             table.insert(n, spread(n), 0);
             assert!(table.find(&n, spread(n)).is_some());
+        }
+    }
+
+    /// Keys come while the table shrinks to the length that few keys need.
+    #[test]
+    fn keys_that_come_while_it_shrinks_get_two_buckets_each() {
+        let mut table = Table::new(1 << 14);
+        let slots: Vec<_> = (0..6000_u32).map(|n| table.insert(n, spread(n), 0)).collect();
+        for (_, slot) in slots.into_iter().enumerate().filter(|(n, _)| n % 100 != 99) {
+            table.remove(slot);
+        }
+        table.shrink_buckets(100);
+        assert!(table.left > 0, "it shrinks in many steps");
+        for n in 6000..10_000 {
+            table.insert(n, spread(n), 0);
+            assert!(table.buckets.len() >= 2 * table.len(), "{} keys, {} buckets", table.len(), table.buckets.len());
         }
     }
 
