@@ -181,7 +181,8 @@ fn main() {
         return check::run();
     }
     let units = option_env!("CARGO_PROFILE_RELEASE_CODEGEN_UNITS").unwrap_or("16");
-    let arguments = std::env::args().skip(1).collect::<Vec<_>>().join(" ");
+    let quoted = |argument: String| if argument.is_empty() { "''".into() } else { argument };
+    let arguments = std::env::args().skip(1).map(quoted).collect::<Vec<_>>().join(" ");
     let command =
         format!("CARGO_PROFILE_RELEASE_CODEGEN_UNITS={units} cargo run --release -p core-table -- {arguments}");
     let mut plan = Plan::only(&options.rows);
