@@ -127,26 +127,26 @@
 //! another shard, and waits for the lock only if no other shard has keys, or if that shard has been passed by often enough (P18). With one
 //! shard a thread that finds the lock held stays away from it for some microseconds.
 //!
-//! **Throughput and tail**, AMD EPYC, 2 cores, 24 November 2026. A turn is a get, an add of the same key, and `done`:
+//! **Throughput and tail**, Intel Xeon, 2 cores, 26 November 2026. A turn is a get, an add of the same key, and `done`:
 //!
 //! | | 16 shards | 1 shard | papaya | scc | DashMap | parking_lot mutex |
 //! |---|---:|---:|---:|---:|---:|---:|
-//! | ring of 1 thread, ns a turn | 29.9 | 16.2 | 27.7 | 27.1 | 38.0 | 38.3 |
-//! | ring of 2 threads | 16.6 | 20.4 | 27.7 | 27.6 | 38.9 | 60.7 |
-//! | ring of 64 threads | 19.3 | 22.3 | 31.4 | 31.5 | 41.3 | 53.3 |
-//! | 32 threads that time each call, ns a turn | 84 | 181 | 144 | 150 | 164 | 295 |
-//! | p99.9 of a get, µs | 0.56 | 10.0 | 0.25 | 0.23 | 0.36 | 350 |
-//! | p99.9 of an add | 0.14 | 9.9 | 0.17 | 0.19 | 0.27 | 289 |
-//! | p99.9 of a `done` | 0.07 | 9.9 | 0.43 | 0.40 | 0.43 | 322 |
-//! | p99.9 of a turn | 0.65 | 15.0 | 0.62 | 0.58 | 0.70 | 473 |
-//! | 2 threads beside 4 `SCHED_IDLE` threads: p99.9 of a get | 0.35 | 10.0 | 0.74 | 0.34 | 0.78 | 8.6 |
-//! | p99.9 of a turn | 0.43 | 15.0 | 1.1 | 0.84 | 1.1 | 17.2 |
+//! | ring of 1 thread, ns a turn | 55.1 | 39.6 | 74.1 | 94.4 | 99.8 | 66.2 |
+//! | ring of 2 threads | 38.0 | 64.1 | 102 | 109 | 194 | 147 |
+//! | ring of 64 threads | 39.2 | 62.6 | 114 | 128 | 192 | 160 |
+//! | 32 threads that time each call, ns a turn | 125 | 293 | 292 | 298 | 325 | 577 |
+//! | p99.9 of a get, µs | 2.3 | 12.0 | 0.75 | 0.73 | 2.0 | 340 |
+//! | p99.9 of an add | 0.33 | 7.5 | 0.36 | 0.42 | 0.50 | 283 |
+//! | p99.9 of a `done` | 0.29 | 7.6 | 1.1 | 1.1 | 1.2 | 285 |
+//! | p99.9 of a turn | 2.6 | 14.4 | 2.2 | 2.4 | 18.7 | 426 |
+//! | 2 threads beside 4 `SCHED_IDLE` threads: p99.9 of a get | 1.0 | 12.0 | 0.78 | 0.79 | 1.3 | 34 |
+//! | p99.9 of a turn | 1.2 | 12.9 | 1.8 | 2.1 | 2.5 | 53 |
 //!
-//! (`benches/TABLES.md`, "Tails", has all percentiles. In a slow phase of the machine, the same day, a turn by 32 threads took 99 ns with
-//! 16 shards and 332 with papaya, and p99.9 of a get was 1.7 and 0.75 µs.) With 16 shards the tail of an add and of a `done` is shorter
-//! than that of the lock-free parts, and that of a turn is as long. The tail of a get by 32 threads is twice as long. With one shard the
-//! tail is 10 to 15 microseconds: a contender stays away from the lock for about five, two or three times. A program that needs the tail
-//! takes 16 shards.
+//! (`benches/TABLES.md`, "Tails", has all percentiles. On AMD EPYC, 24 November 2026, a turn by 32 threads took 84 ns with 16 shards and 144
+//! with papaya, p99.9 of a turn was 0.65 and 0.62 µs, and of a get 0.56 and 0.25.) With 16 shards the tail of an add and of a `done` is
+//! shorter than that of the lock-free parts, and that of a turn about as long. The tail of a get by 32 threads is two to three times as
+//! long. With one shard the tail is 7 to 15 microseconds: a contender stays away from the lock for about five, two or three times. A program
+//! that needs the tail takes 16 shards.
 //!
 //! **What is lock-free**: [`len`](crate::WorkQueue::len), [`is_empty`](crate::WorkQueue::is_empty) and
 //! [`shutting_down`](crate::WorkQueue::shutting_down) load numbers that the shards and the hub publish. [`is_dirty`](crate::Item::is_dirty)

@@ -56,6 +56,8 @@ pub fn plan(plan: &mut Plan, ops: u64, rounds: usize) {
     let mut row = |name: &str, subjects| plan.row(["shards", "", name], ops, rounds, subjects);
     for threads in [2, 16, 64] {
         let mut subjects = everyone!(own_keys(threads, ops));
+        // With many threads scc's wait for each other in its lock: a round took minutes, and was not waited for.
+        subjects.retain(|&(subject, _)| threads == 2 || subject != Scc::<u64>::NAME);
         if threads == 2 {
             let turn = |queue: &Shards<1>, n| {
                 queue.add(n);
