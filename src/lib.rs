@@ -148,8 +148,8 @@
 //! ```
 //! Lower priorities do not starve, unless the queue is [strict](WorkQueueBuilder::strict_priorities). Groups may have
 //! [weights](WorkQueueBuilder::group_weight), and a [limit](WorkQueueBuilder::max_processing_per_group) of keys that are processing at a
-//! time. A queue without priorities and groups pays nothing for them. With priorities a key takes up to 1.6
-//! times as long, with groups two to four times. It takes 28 bytes more, and each group 68.
+//! time. A queue without priorities and groups pays nothing for them. With priorities a key takes up to 1.6 times as long, with groups two
+//! to four times; and up to 30 bytes more, and 70 for each group.
 //!
 //! # Observing a queue
 //!
