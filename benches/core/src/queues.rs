@@ -10,7 +10,7 @@ macro_rules! queue {
 
         subject!([const LEVELS: bool, const N: u64, const LIMIT: u32] $name<LEVELS, N, LIMIT>, u64, stringify!($name), {
             let builder = $keyqueue::WorkQueue::builder();
-            let builder = if N > 0 { builder.fair_by(|key| key % N) } else { builder };
+            let builder = if N > 0 { builder.fair_by(|key: &u64| key % N) } else { builder };
             if LIMIT > 0 { builder.max_processing_per_group(LIMIT as usize).build() } else { builder.build() }
         }, |queue, key| if LEVELS {
             queue.add_with(key, $keyqueue::AddOptions::new().priority($keyqueue::Priority(priority_of(key))));
