@@ -148,7 +148,7 @@ fn groups_are_known_by_64_bits() {
 /// `src/machine/tests/memory.rs`. This is the time, also of page faults. The system may take the core away: a call is long if it is in each
 /// of five rounds, which are all the same.
 #[test]
-#[ignore = "takes a minute and 2 GB, or five if other programs run: cargo test --release --test groups -- --ignored"]
+#[ignore = "takes a minute and 2 GB, or five if other programs run: ci/test.sh --ignored, weekly"]
 fn no_call_takes_a_millisecond_with_ten_million_groups() {
     const GROUPS: u32 = 10_000_000;
     let mut long: Option<HashSet<(&str, u32)>> = None;

@@ -46,7 +46,8 @@ impl<K> Buckets<K> {
         self.chains.as_ptr().addr()
     }
 
-    /// Drops the chains from number `count` on, which are empty. Gives memory back when the array has room for `give_back` chains that it has dropped.
+    /// Drops the chains from number `count` on, whose keys have moved. Gives memory back when the array has room for `give_back` chains
+    /// that it has dropped.
     pub(super) fn truncate(&mut self, count: usize, give_back: usize) {
         self.chains.truncate(count);
         if self.chains.capacity() - count >= give_back {
