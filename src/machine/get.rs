@@ -29,7 +29,7 @@ impl<K> Machine<K> {
         self.counts.handed_out += 1;
         entry.state().on_get();
         if self.order.ready(mode.is_ordered) > MANY {
-            self.order.upcoming(AHEAD).into_iter().for_each(|entry| self.keys.prefetch(entry));
+            self.order.upcoming(AHEAD, mode.is_ordered).into_iter().for_each(|entry| self.keys.prefetch(entry));
         }
         Claimed::new(entry)
     }

@@ -8,7 +8,7 @@
 //! It publishes the deadline [`until`](Machine::until) after each verb that owes [`DEADLINE`](super::Owed::DEADLINE), and after the last
 //! `expire` of a turn. A queue with one shard gives no stamp, and publishes no front.
 
-use super::Machine;
+use super::{Machine, Mode};
 
 impl<K> Machine<K> {
     /// From now on the machine wants stamps.
@@ -16,9 +16,9 @@ impl<K> Machine<K> {
         self.order.want_stamps();
     }
 
-    #[inline]
-    pub(crate) fn wants_stamp(&self) -> bool {
-        self.order.wants_stamp()
+    #[inline(always)]
+    pub(crate) fn wants_stamp(&self, mode: Mode) -> bool {
+        self.order.wants_stamp(mode.is_ordered)
     }
 
     /// `now`: grows with time, also from shard to shard.
@@ -28,9 +28,9 @@ impl<K> Machine<K> {
 
     /// The highest priority of a key that may be taken, and a time that is not after the push of the first key there. With groups: the time
     /// of the last few hand-outs, or of the push of the first key.
-    #[inline]
-    pub(crate) fn front(&self) -> Option<(i8, u64)> {
-        self.order.front()
+    #[inline(always)]
+    pub(crate) fn front(&self, mode: Mode) -> Option<(i8, u64)> {
+        self.order.front(mode.is_ordered)
     }
 
     /// A number that grows when a key is to be handed out, now or later, that was not. If it is the same in two visits of each shard, and

@@ -178,8 +178,11 @@ impl<T: Copy> AnyOrder<T> {
 
     /// The highest priority of a key that a pop may return, and the stamp of the first key there. With groups: that of the last few
     /// pops.
-    #[inline]
-    pub(crate) fn front(&self) -> Option<(i8, u64)> {
+    #[inline(always)]
+    pub(crate) fn front(&self, is_ordered: bool) -> Option<(i8, u64)> {
+        if !is_ordered {
+            return self.line.front();
+        }
         each!([&] self, order => order.front())
     }
 
@@ -192,8 +195,11 @@ impl<T: Copy> AnyOrder<T> {
     }
 
     /// A call since the last stamp wants one.
-    #[inline]
-    pub(crate) fn wants_stamp(&self) -> bool {
+    #[inline(always)]
+    pub(crate) fn wants_stamp(&self, is_ordered: bool) -> bool {
+        if !is_ordered {
+            return self.line.wants_stamp();
+        }
         each!([&] self, order => order.wants_stamp())
     }
 
@@ -203,8 +209,11 @@ impl<T: Copy> AnyOrder<T> {
     }
 
     /// A key that a pop will probably return after this number of others. A hint, for the cache.
-    #[inline]
-    pub(crate) fn upcoming(&self, ahead: u32) -> Option<T> {
+    #[inline(always)]
+    pub(crate) fn upcoming(&self, ahead: u32, is_ordered: bool) -> Option<T> {
+        if !is_ordered {
+            return self.line.upcoming(ahead);
+        }
         each!([&] self, order => order.upcoming(ahead))
     }
 

@@ -352,13 +352,29 @@ impl<T: Copy> Line<T> {
         if priority == NORMAL { self.len as usize } else { 0 }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn front(&self) -> Option<(i8, u64)> {
+        self.first_stamp().map(|stamp| (NORMAL, stamp))
+    }
+
+    /// The stamp of the first key.
+    #[inline(always)]
+    fn first_stamp(&self) -> Option<u64> {
+        let (front, at) = (self.front.as_deref()?, self.head as usize);
+        match front.entries.get(at) {
+            Some(Some(_)) => Some(front.stamps[at / GROUP as usize]),
+            _ => self.stamp_behind_holes(),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn stamp_behind_holes(&self) -> Option<u64> {
         if self.len == 0 {
             return None;
         }
         let (block, at) = self.places().find(|(block, at)| block.entries[*at].is_some())?;
-        Some((NORMAL, block.stamps[at / GROUP as usize]))
+        Some(block.stamps[at / GROUP as usize])
     }
 
     #[inline]

@@ -65,8 +65,8 @@ impl<K: Hash + Eq> Shared<K> {
         }
         hand = Some(key);
         let (added, owed) = machine.add(&mut hand, hash, Group::default(), How::NOW, Mode::PLAIN);
-        // An add that has changed nothing owes nothing.
-        if added != Added::Coalesced {
+        // Else the order is as before.
+        if added == Added::Queued || owed != Owed::NOTHING {
             leave(this, locked, machine, owed);
         }
         added

@@ -72,15 +72,14 @@ impl<K> Shared<K> {
     /// Takes a key from the shard with which this thread stays, or to which it has just added one, if that is a few instructions.
     #[inline]
     pub(super) fn take_nearby(&self) -> Option<Claimed<K>> {
-        with_cursor(|cursor| self.take_simply(&cursor.stay).or_else(|| self.take_simply(&cursor.added)))
+        with_cursor(|Cursor { stay, added, .. }| {
+            let nearby = |place: &Place| if place.is_in(self.id) { self.take_simply(place) } else { None };
+            nearby(stay).or_else(|| nearby(added))
+        })
     }
 
-    #[inline]
+    #[inline(never)]
     fn take_simply(&self, place: &Place) -> Option<Claimed<K>> {
-        let left = place.left.get();
-        if place.queue.get() != self.id || left == 0 {
-            return None;
-        }
         let locked = self.at(place.shard.get());
         if locked.seems_empty() {
             return None;
@@ -92,7 +91,7 @@ impl<K> Shared<K> {
         let claimed = machine.get_simple()?;
         locked.number();
         self.leave(locked, machine, Owed::NOTHING, Mode::PLAIN);
-        place.left.set(left - 1);
+        place.left.set(place.left.get() - 1);
         Some(claimed)
     }
 
@@ -108,6 +107,7 @@ impl<K> Shared<K> {
     }
 
     /// Takes a key from the shard with which this thread stays, or from the one that it chooses.
+    #[inline(never)]
     pub(super) fn choose(&self) -> Option<Taken<K>> {
         let mut busy = Busy::default();
         with_cursor(|cursor| {

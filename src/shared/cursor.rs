@@ -15,6 +15,12 @@ impl Place {
     const fn nowhere() -> Self {
         Self { queue: Cell::new(0), shard: Cell::new(0), left: Cell::new(0) }
     }
+
+    /// The thread takes its next key here, if it is of the queue of this number.
+    #[inline]
+    pub(super) fn is_in(&self, queue: u64) -> bool {
+        self.left.get() > 0 && self.queue.get() == queue
+    }
 }
 
 /// Where a thread takes keys.

@@ -32,24 +32,38 @@ impl<K> Shared<K> {
 
     #[inline(always)]
     fn end(&self, claimed: Claimed<K>, end: End) {
-        if !self.others.is_empty() {
+        if self.others.is_empty() {
+            self.end_in(&self.first, claimed, end, Self::leave_plain);
+        } else {
             let locked = self.home(&claimed);
-            return self.end_special(locked, claimed, end, locked.lock());
+            self.end_in(locked, claimed, end, |this, locked, machine, owed| {
+                this.leave(locked, machine, owed, Mode::PLAIN);
+            });
         }
-        let (locked, mut hand) = (&self.first, None);
+    }
+
+    #[inline(always)]
+    fn end_in<'s>(
+        &'s self,
+        locked: &'s Locked<K>,
+        claimed: Claimed<K>,
+        end: End,
+        leave: impl FnOnce(&'s Self, &'s Locked<K>, MutexGuard<'s, Machine<K>>, Owed),
+    ) {
+        let mut hand = None;
         let mut machine = locked.lock();
         if self.flags().has(Flags::DONE) {
             return self.end_special(locked, claimed, end, machine);
         }
         let (ended, owed) = machine.done(&mut hand, claimed, end, Mode::PLAIN);
         if ended == Ended::Queued || owed != Owed::NOTHING {
-            self.leave_plain(locked, machine, owed);
+            leave(self, locked, machine, owed);
         }
         // A key that is forgotten is dropped here, after the lock (W4).
     }
 
-    /// The end of a processing in a queue with several shards, or one that measures, is ordered, or for which somebody waits. Then tells the
-    /// observer, and drops the key if it is out of the queue.
+    /// The end of a processing in a queue that measures, is ordered, or for which somebody waits. Then tells the observer, and drops the key
+    /// if it is out of the queue.
     #[inline(never)]
     fn end_special<'s>(
         &'s self,

@@ -188,6 +188,7 @@ impl<K> Shared<K> {
             return (None, Owed::NOTHING);
         }
         let (turn, owed) = self.expire_in(locked, machine, now.expect("read above"), BY_GETTER, mode);
+        locked.publish_len(machine, mode); // before the getter takes a key: see `publish_front`
         (Some(turn), owed)
     }
 

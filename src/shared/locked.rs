@@ -80,10 +80,11 @@ impl Front {
     /// After all others.
     pub(super) const LAST: Self = Self(i64::MAX);
 
-    #[inline]
-    fn new(priority: i8, stamp: u64) -> Self {
+    #[inline(always)]
+    fn of<K>(machine: &Machine<K>, mode: Mode) -> Option<Self> {
+        let (priority, stamp) = machine.front(mode)?;
         let level = -i64::from(priority.max(-i8::MAX));
-        Self(level << 56 | (stamp & STAMP) as i64)
+        Some(Self(level << 56 | (stamp & STAMP) as i64))
     }
 
     /// The priority alone: the less, the sooner. 0 in a queue that is not ordered.
@@ -175,6 +176,11 @@ impl<K> Locked<K> {
             !machine.order().has_groups() || self.total() == machine.len(),
             "the number of keys is published"
         );
+        // 0: a queue with one shard, or one in which no key was queued.
+        debug_assert!(
+            self.len() == 0 || self.front().0 == 0 || Some(self.front()) == Front::of(machine, Mode::ORDERED),
+            "the front is published"
+        );
     }
 
     /// Gives the critical section that begins its number, in a build for the stress run: see `src/steps.rs`.
@@ -214,16 +220,17 @@ impl<K> Locked<K> {
         if cfg!(loom) {
             return; // as below
         }
-        if machine.wants_stamp() {
+        if machine.wants_stamp(mode) {
             machine.stamp(stamp());
         }
-        // In a line, a push does not change which key is the first, unless it is the only one.
+        // In a line, a push does not change which key is the first, unless it is the only one. (No section pops after a push, unless it
+        // has published that.)
         let (ready, before) = (machine.ready(mode), self.len());
-        if ready == 0 || !mode.is_ordered && (1..ready).contains(&before) {
+        if !mode.is_ordered && before > 0 && before <= ready {
             return;
         }
-        if let Some((priority, stamp)) = machine.front() {
-            self.published.front.store(Front::new(priority, stamp).0 as u64, Ordering::Relaxed); // Relaxed: see `len`
+        if let Some(front) = Front::of(machine, mode) {
+            self.published.front.store(front.0 as u64, Ordering::Relaxed); // Relaxed: see `len`
         }
     }
 

@@ -218,6 +218,7 @@ impl<K> Shared<K> {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::machine::Mode;
     use crate::{Clock, WorkQueue};
 
     /// What the times of fronts are read from, if the clock is given (P27).
@@ -228,7 +229,7 @@ mod tests {
         (0..200).for_each(|key| _ = queue.add(key));
         let after = counted_stamp();
         for locked in queue.shared.all() {
-            let (_, stamp) = locked.lock().front().expect("with several shards");
+            let (_, stamp) = locked.lock().front(Mode::PLAIN).expect("with several shards");
             assert!((before..after).contains(&stamp), "{before} {stamp} {after}");
         }
     }

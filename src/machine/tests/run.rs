@@ -657,11 +657,11 @@ impl Run {
         let mode = self.mode();
         let Self { machine, reference, shards, .. } = self;
         shards.time += 1;
-        if machine.wants_stamp() {
+        if machine.wants_stamp(mode) {
             machine.stamp(shards.time);
             note("stamped");
         }
-        assert!(!machine.wants_stamp());
+        assert!(!machine.wants_stamp(mode));
         let queued = reference.all().filter(|key| reference.is_queued(*key));
         let pushed = queued.map(|key| {
             let push = reference.push_of(key).expect("it is queued");
@@ -669,7 +669,7 @@ impl Run {
             (key, before.copied().unwrap_or((push, shards.time)))
         });
         shards.pushed = pushed.collect();
-        let front = machine.front();
+        let front = machine.front(mode);
         assert_eq!(front.is_some(), machine.ready(mode) > 0);
         if let (Some((level, stamp)), None) = (front, self.plan.groups) {
             assert_eq!(Some(level), reference.levels().first().map(|(level, _)| *level));

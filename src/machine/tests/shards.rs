@@ -38,7 +38,7 @@ impl Shard {
     }
 
     fn end_section(&mut self, now: u64) {
-        if self.machine.wants_stamp() {
+        if self.machine.wants_stamp(Mode::ORDERED) {
             self.machine.stamp(now);
         }
     }
@@ -105,7 +105,7 @@ impl Shard {
     /// `exact`: the first key of a level has its own stamp.
     fn check(&self, exact: bool) {
         let top = self.queued.values().map(|(level, _)| *level).max();
-        let front = self.machine.front();
+        let front = self.machine.front(Mode::ORDERED);
         assert_eq!(front.map(|front| front.0), top);
         let Some((level, stamp)) = front else { return };
         let of_level = self.queued.values().filter(|(other, _)| *other == level);
@@ -192,7 +192,7 @@ fn what_wants_a_stamp_may_be_gone() {
             }
             drop(machine.take_garbage());
             machine.stamp(round);
-            assert!(!machine.wants_stamp());
+            assert!(!machine.wants_stamp(Mode::ORDERED));
         }
     }
 }
@@ -217,10 +217,10 @@ impl Getters {
         self.turn += 1;
         let getters = self.stays.len();
         let (at, left) = &mut self.stays[self.turn % getters];
-        if *left == 0 || self.shards[*at].machine.front().is_none() {
+        if *left == 0 || self.shards[*at].machine.front(Mode::ORDERED).is_none() {
             let fronts = self.shards.iter().enumerate();
-            let first =
-                fronts.filter_map(|(at, shard)| shard.machine.front().map(|(level, stamp)| (-level, stamp, at)));
+            let first = fronts
+                .filter_map(|(at, shard)| shard.machine.front(Mode::ORDERED).map(|(level, stamp)| (-level, stamp, at)));
             (*at, *left) = (first.min()?.2, self.stay);
         }
         *left -= 1;

@@ -172,7 +172,7 @@ impl Run {
         assert_eq!(self.keys.order.len(), self.plain.queued.len());
         assert_eq!(self.keys.order.ready(true), self.plain.queued.len() - self.plain.blocked());
         assert!(self.keys.order.is_ordered() || self.keys.order.ready(false) == self.plain.queued.len());
-        assert_eq!(self.keys.order.front().map(|front| front.0), self.plain.top());
+        assert_eq!(self.keys.order.front(true).map(|front| front.0), self.plain.top());
         for ahead in [0, 1, 4] {
             let next = self.keys.order.upcoming(ahead);
             assert!(next.is_none_or(|key| self.keys.place(key).is_some()), "{next:?} is not queued");
@@ -187,7 +187,7 @@ impl Run {
             .filter_map(|(key, known)| {
                 let (_, place) = (*known).filter(|known| known.0)?;
                 let (stamp, number) = order.age(place);
-                let front = order.front().filter(|front| self.groups == 0 && front.0 == place.priority);
+                let front = order.front(true).filter(|front| self.groups == 0 && front.0 == place.priority);
                 assert!(front.is_none_or(|front| front.1 <= stamp), "{front:?} is not after {stamp}");
                 Some((place.priority, number, key as u32))
             })

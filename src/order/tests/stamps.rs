@@ -10,7 +10,7 @@ use std::collections::HashMap;
 fn random_sections(order: AnyOrder<u32>, all_levels: bool, groups: u64, batches: bool) {
     const KEYS: u32 = 1500;
     let (mut keys, mut random) = (Keys::new(order, KEYS), Rng::with_seed(groups + 5));
-    assert!(!keys.order.wants_stamp());
+    assert!(!keys.order.wants_stamp(true));
     keys.order.want_stamps();
     let has_groups = groups > 0;
     // By level, or of all groups: the times of all pushes. And the list and the index of each key's last push.
@@ -25,7 +25,7 @@ fn random_sections(order: AnyOrder<u32>, all_levels: bool, groups: u64, batches:
             let (key, dice) = (random.u32(..KEYS), random.u32(..100));
             if dice < adds && keys.place(key).is_none() {
                 let priority = if all_levels { [-128, 0, 0, 5, 127][random.u32(..5) as usize] } else { 0 };
-                is_turn |= keys.order.front().is_none();
+                is_turn |= keys.order.front(true).is_none();
                 if keys.order.level_len(priority) == 0 {
                     firsts.push(key);
                 }
@@ -53,10 +53,10 @@ fn random_sections(order: AnyOrder<u32>, all_levels: bool, groups: u64, batches:
             .values_mut()
             .flat_map(|times| times.iter_mut().rev().take_while(|time| **time == 0))
             .for_each(|time| *time = now);
-        if keys.order.wants_stamp() {
+        if keys.order.wants_stamp(true) {
             keys.order.stamp(now);
         }
-        assert!(!keys.order.wants_stamp());
+        assert!(!keys.order.wants_stamp(true));
         if is_turn {
             (turn, pops) = (now, 0);
         }
@@ -80,7 +80,7 @@ fn random_sections(order: AnyOrder<u32>, all_levels: bool, groups: u64, batches:
                 assert_eq!(keys.order.age(place).0, now, "the first key of a level");
             }
         }
-        if let Some((priority, front)) = keys.order.front() {
+        if let Some((priority, front)) = keys.order.front(true) {
             let first = stamps.iter().find(|stamp| stamp.0 == priority);
             if has_groups {
                 assert_eq!(front, turn, "the time of the last few pops");
@@ -109,16 +109,16 @@ fn a_line_that_becomes_a_level_keeps_its_stamps() {
         (0..10).for_each(|key| keys.enter(key, 0, 1));
         for key in 0..before {
             keys.push(key, 0);
-            assert_eq!(keys.order.wants_stamp(), key == 0 || later);
+            assert_eq!(keys.order.wants_stamp(true), key == 0 || later);
             if !later {
                 keys.order.stamp(10);
             }
         }
         keys.push(5, 100);
         keys.push(6, 0);
-        assert!(keys.order.wants_stamp());
+        assert!(keys.order.wants_stamp(true));
         keys.order.stamp(20);
-        assert!(!keys.order.wants_stamp());
+        assert!(!keys.order.wants_stamp(true));
         let stamp = |keys: &Keys, key| keys.order.age(keys.place(key).unwrap()).0;
         assert_eq!(stamp(&keys, 5), 20);
         assert_eq!(stamp(&keys, 6), if before > 0 && !later { 10 } else { 20 });
@@ -134,14 +134,14 @@ fn no_stamps_unless_they_are_wanted() {
         for key in 0..1000 {
             keys.enter(key, 0, 1);
             keys.push(key, 0);
-            assert!(!keys.order.wants_stamp());
+            assert!(!keys.order.wants_stamp(true));
             let age = Some(keys.order.age(keys.place(key).unwrap()));
             assert!(last < age, "keys are compared by number");
             last = age;
         }
-        assert_eq!(keys.order.front(), Some((0, 0)));
+        assert_eq!(keys.order.front(true), Some((0, 0)));
         while keys.pop().is_some() {
-            assert!(!keys.order.wants_stamp());
+            assert!(!keys.order.wants_stamp(true));
         }
     }
 }
@@ -156,7 +156,7 @@ fn what_begins_anew_wants_a_stamp() {
     keys.order.stamp(10);
     (256..356).for_each(|key| keys.remove(key));
     keys.push(400, 0);
-    assert!(keys.order.wants_stamp());
+    assert!(keys.order.wants_stamp(true));
     keys.order.stamp(20);
     assert_eq!(keys.order.age(keys.place(400).unwrap()).0, 20);
 
@@ -169,7 +169,7 @@ fn what_begins_anew_wants_a_stamp() {
     keys.order.stamp(10);
     for key in 0..256 {
         keys.push(key, 5);
-        wanted += u32::from(keys.order.wants_stamp());
+        wanted += u32::from(keys.order.wants_stamp(true));
         keys.order.stamp(20 + u64::from(key));
     }
     assert_eq!(wanted, 4, "one for 64 keys");
