@@ -328,6 +328,8 @@ mod tests {
     use super::*;
     use crate::machine::BATCH;
     use crate::panics::contained;
+    use crate::shared::Wait;
+    use crate::wait::Waiter;
     use crate::{Clock, Driver, WorkQueue};
     use std::future::Future;
     use std::time::{Duration, Instant};
@@ -439,6 +441,26 @@ mod tests {
         assert_eq!((*queue.try_get().unwrap(), queue.delayed_len()), (1000, 1));
         assert!(queue.get_timeout(SOON).is_err());
         assert_eq!((queue.delayed_len(), queue.turn()), (1, 1));
+    }
+
+    /// A getter adds a key that is due and takes the last key of a group of stamps: the shard has as many keys as before, and another front.
+    #[test]
+    fn a_getter_that_adds_and_takes_publishes_the_new_front() {
+        const SOON: Duration = Duration::from_millis(1);
+        let queue = WorkQueue::builder().shards(2).build_with(is_never_run);
+        let mut keys = (0_u32..).filter(|key| queue.shared.hash(key).shard(2) == 0);
+        let mut next = || keys.next().expect("each shard has keys");
+        (0..64).for_each(|_| _ = queue.add(next()));
+        queue.add_after(next(), SOON);
+        std::thread::sleep(2 * SOON);
+        queue.add(next()); // begins a group
+        (0..63).for_each(|_| drop(queue.try_get().unwrap()));
+        let shard = &queue.shared.first;
+        let before = (shard.len(), shard.front());
+        let wait = Shared::take_or_wait(&queue.shared, Waiter::Thread(Parker::new().unparker()));
+        assert!(matches!(wait, Wait::Item(_)) && queue.delayed_len() == 0);
+        assert_eq!(shard.len(), before.0);
+        assert!(shard.front() > before.1, "the front is published");
     }
 
     /// Such a getter, in a queue with a limit, beside `take_where`, and after a drain has begun: each due key is in one place, and comes once.
