@@ -7,7 +7,7 @@
 use gungraun::{Callgrind, LibraryBenchmarkConfig, library_benchmark, library_benchmark_group, main};
 use instructions::{CALLS, fix_seeds};
 use keyqueue::rate_limiter::{Bucket, ItemExponentialFailure, RateLimiter};
-use keyqueue::{AddOptions, Clock, DelayConflict, Driver, MockClock, OwnedItem, WorkQueue, WorkQueueBuilder};
+use keyqueue::{AddOptions, Clock, DelayConflict, Driver, MockClock, OwnedItem, Priority, WorkQueue, WorkQueueBuilder};
 use std::hint::black_box;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
@@ -61,6 +61,25 @@ fn all_processing() -> (Numbers, Vec<OwnedItem<u64>>) {
 fn measured(keys: u64) -> Numbers {
     let queue = builder().capacity(keys as usize).clock(Clock::mock().0).measure(true).build();
     queue.add_all(0..keys);
+    queue
+}
+
+/// The same keys in 16 shards. With a mock clock, getters choose the same shards each time.
+fn sharded(keys: u64) -> Numbers {
+    let queue = builder().capacity(keys as usize).clock(Clock::mock().0).shards(16).build();
+    queue.add_all(0..keys);
+    queue
+}
+
+/// Of three priorities in turn.
+fn priority(key: u64) -> AddOptions {
+    AddOptions::new().priority([Priority::HIGH, Priority::NORMAL, Priority::LOW][key as usize % 3])
+}
+
+/// The same keys with these priorities.
+fn prioritized(keys: u64) -> Numbers {
+    let queue = builder().capacity(keys as usize).build();
+    (0..keys).for_each(|key| _ = queue.add_with(key, priority(key)));
     queue
 }
 
@@ -192,12 +211,37 @@ fn get_many_done(queue: Numbers) -> Numbers {
 #[bench::keys_1024(queued(1024))]
 #[bench::keys_100k(queued(100_000))]
 #[bench::measured_1024(measured(1024))]
+#[bench::sharded_1024(sharded(1024))]
 fn cycle(queue: Numbers) -> Numbers {
     for _ in 0..CALLS {
         let item = queue.get().expect("a queued key");
         let key = *item;
         item.done();
         black_box(queue.add(black_box(key)));
+    }
+    queue
+}
+
+#[library_benchmark]
+#[bench::keys_1024(prioritized(1024))]
+fn cycle_priorities(queue: Numbers) -> Numbers {
+    for _ in 0..CALLS {
+        let item = queue.get().expect("a queued key");
+        let key = *item;
+        item.done();
+        black_box(queue.add_with(black_box(key), priority(key)));
+    }
+    queue
+}
+
+// An add of a key that is processing: `done` queues it.
+#[library_benchmark]
+#[bench::sharded_1024(sharded(1024))]
+fn ring(queue: Numbers) -> Numbers {
+    for _ in 0..CALLS {
+        let item = queue.get().expect("a queued key");
+        black_box(queue.add(black_box(*item)));
+        item.done();
     }
     queue
 }
@@ -335,8 +379,10 @@ library_benchmark_group!(
         get_done,
         get_many_done,
         cycle,
+        cycle_priorities,
         cycle_string,
         cycle_async,
+        ring,
         add_after,
         replace,
         cancel,
