@@ -12,7 +12,7 @@ use keyqueue_benches::harness::{Notes, Plan, Step};
 use keyqueue_benches::latency::wake_latency;
 use keyqueue_benches::rivals::{DashSeg, Papaya, Scc};
 use keyqueue_benches::runs;
-use keyqueue_benches::workload::once;
+use keyqueue_benches::workload::{Run, once};
 use std::time::{Duration, Instant};
 
 /// A queue with this number of shards.
@@ -55,9 +55,7 @@ pub fn plan(plan: &mut Plan, ops: u64, rounds: usize) {
     rings(plan, "shards", &[1, 2, 4, 16, 64, 512], ops, rounds);
     let mut row = |name: &str, subjects| plan.row(["shards", "", name], ops, rounds, subjects);
     for threads in [2, 16, 64] {
-        let mut subjects = everyone!(own_keys(threads, ops));
-        // With many threads scc's wait for each other in its lock: a round took minutes, and was not waited for.
-        subjects.retain(|&(subject, _)| threads == 2 || subject != Scc::<u64>::NAME);
+        let mut subjects = without_scc_if(threads > 2, everyone!(own_keys(threads, ops)));
         if threads == 2 {
             let turn = |queue: &Shards<1>, n| {
                 queue.add(n);
@@ -68,7 +66,8 @@ pub fn plan(plan: &mut Plan, ops: u64, rounds: usize) {
         row(&format!("own keys, {threads} threads"), subjects);
     }
     for (pairs, backlog) in [(1, 1000), (1, 100_000), (2, 1000), (8, 1000), (8, 100_000)] {
-        row(&format!("unique {pairs}x{pairs}, backlog {backlog}"), everyone!(unique(pairs, backlog, ops)));
+        let subjects = without_scc_if(pairs > 2, everyone!(unique(pairs, backlog, ops)));
+        row(&format!("unique {pairs}x{pairs}, backlog {backlog}"), subjects);
     }
     let mut subjects = Vec::from([1, 16].map(|shards| (name(shards), once(move || parted_duplicates(shards, ops)))));
     subjects.push((TWO, once(move || two_queues(KEYS, ops, |queue, n| queue.add(n % (KEYS / 2))))));
@@ -78,6 +77,13 @@ pub fn plan(plan: &mut Plan, ops: u64, rounds: usize) {
         row(&format!("add_after, {threads} threads"), subjects.into());
     }
     latencies(plan, rounds);
+}
+
+/// With many threads and keys that are new, those of `scc` spin for each other in its lock (`saa`): a round took minutes, and was not
+/// waited for.
+fn without_scc_if(many: bool, mut subjects: Vec<(&'static str, Run)>) -> Vec<(&'static str, Run)> {
+    subjects.retain(|&(subject, _)| !many || subject != Scc::<u64>::NAME);
+    subjects
 }
 
 pub fn rings(plan: &mut Plan, section: &str, threads: &[u64], ops: u64, rounds: usize) {
