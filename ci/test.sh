@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# The README's test command; the tests that need a feature that is off by default; and the tests once more in release, where threads
-# contend more often and debug assertions are off. `ci/test.sh --quick`: the README's command alone. `--bare`: the tests that need no
-# feature, without any. `--ignored`: what is too large for each change.
+# The README's test command; the tests that need a feature that is off by default; and those with threads once more in release, where
+# threads contend more often and debug assertions are off. `ci/test.sh --quick`: the README's command alone. `--bare`: the tests that need
+# no feature, without any. `--ignored`: what is too large for each change, and all tests in release (ci/reference.sh crosses the features
+# in release on each change).
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # A time limit, because a lost wake-up makes a test hang. (macOS has no command `timeout`, and that of Windows is another program.)
@@ -11,6 +12,7 @@ limited() {
 case "${1:-}" in
     --ignored)
         limited cargo test --locked --release --test groups -- --ignored --nocapture # ten million groups: a minute, and 2 GB
+        limited cargo test --locked --release --lib --tests
         exit
         ;;
     --bare)
@@ -26,6 +28,5 @@ limited cargo test
 limited cargo test --locked -p keyqueue --features metrics,serde,stream,tokio,tracing --lib --test workers --test worker_panics --test observers \
     --test serde --test streams
 limited cargo test --locked -p keyqueue --all-features --doc
-limited cargo test --locked --release --lib --test queue --test client_go --test traces --test metric_traces --test stress \
-    --test memory --test wheel --test limits --test backoff --test workers --test worker_panics --test observers --test wait_idle \
-    --test delays_driver --test delays_large --test delays_stress --test idle --test priorities --test groups
+limited cargo test --locked --release --lib --test queue --test stress --test memory --test workers --test worker_panics --test observers \
+    --test wait_idle --test delays_driver --test delays_large --test delays_stress --test idle --test priorities --test groups
