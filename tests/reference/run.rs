@@ -6,7 +6,7 @@
 
 use super::crossings;
 use super::events::{EVENTS, Event, Events};
-use super::key::{Fault, KEYS, Key, Name, Strike, alive};
+use super::key::{Fault, KEYS, Key, Name, Strike, alive, uses};
 use super::op::{Blocking, End, Form, Goal, How, Op, Span};
 use super::plan::Plan;
 use super::queue::{Delayed, NEVER, Reference};
@@ -44,6 +44,7 @@ pub(crate) fn run(plan: &Plan, ops: &[Op]) {
             .on_panic(move |_, _| panic.hook(Event::HookPanic))
             .on_give_up(move |_, _| give_up.hook(Event::HookGiveUp))
             .build();
+        let _uses = uses(&queue, &workers);
         let mut run = Run {
             plan,
             events,

@@ -5,13 +5,14 @@ use super::waiters::Until;
 use super::workers::{At, Tally};
 use super::{Run, nanos, sorted, triples};
 use crate::reference::events::{EVENTS, Event};
-use crate::reference::key::Key;
+use crate::reference::key::{Key, was_locked};
 use crate::reference::op::Goal;
 use crate::reference::queue::{Counts, NEVER};
 use std::time::Duration;
 
 impl Run<'_> {
     pub(super) fn check(&mut self) {
+        assert!(!was_locked(), "P17: code of the user was called under a lock");
         let (queue, reference, stats) = (self.queue, &self.reference, self.queue.stats());
         let (len, processing, delayed) = (reference.queued(), reference.processing(), reference.delayed());
         assert_eq!((queue.len(), queue.is_empty(), stats.len), (len, len == 0, len));

@@ -12,7 +12,7 @@ use std::future::{Future, poll_fn};
 use std::panic::resume_unwind;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 /// Where a loop of workers is.
@@ -101,7 +101,7 @@ impl<'q> Run<'q> {
         let mut own = self.loops.remove(at);
         own.flag = Arc::default();
         let outcome = own.script.outcome.lock().unwrap().as_ref().map(|(name, _)| name.clone());
-        let waker = Waker::from(Arc::clone(&own.flag));
+        let waker = own.flag.waker();
         let polled = self.call(|| own.future.as_mut().poll(&mut Context::from_waker(&waker)).is_ready());
         let ended = polled.expect("a loop passes no panic on");
         let started = std::mem::take(&mut *own.script.started.lock().unwrap());
