@@ -1,4 +1,4 @@
-//! `remove` in a long line, and look-ups by a type that is equivalent to the key's.
+//! `remove` in a long line, and look-ups by a type that hashes in another way than the key's.
 //!
 //! Random calls are in `reference/`, threads in `stops.rs` and `stress.rs`, races in `loom-tests/`.
 
@@ -6,7 +6,6 @@ mod support {
     pub(crate) mod manual;
 }
 
-use keyqueue::rate_limiter::{ItemExponentialFailure, RateLimiter};
 use keyqueue::{Added, Equivalent, WorkQueue};
 use std::hash::{Hash, Hasher};
 use std::time::Duration;
@@ -51,66 +50,6 @@ fn keys_of_a_long_line_are_taken_back() {
 }
 
 // ---- look-ups by other types ----
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct Pod(String, String);
-
-#[derive(Clone, Copy, Hash)]
-struct PodRef<'a>(&'a str, &'a str);
-
-impl Equivalent<Pod> for PodRef<'_> {
-    fn equivalent(&self, pod: &Pod) -> bool {
-        (self.0, self.1) == (&pod.0, &pod.1)
-    }
-}
-
-impl From<PodRef<'_>> for Pod {
-    fn from(PodRef(namespace, name): PodRef<'_>) -> Self {
-        Self(namespace.into(), name.into())
-    }
-}
-
-/// A limiter that the queue cannot replace: it is called.
-struct External(ItemExponentialFailure<Pod>);
-
-impl RateLimiter<Pod> for External {
-    fn when(&self, pod: &Pod) -> Duration {
-        self.0.when(pod)
-    }
-
-    fn forget(&self, pod: &Pod) {
-        self.0.forget(pod);
-    }
-
-    fn num_requeues(&self, pod: &Pod) -> usize {
-        self.0.num_requeues(pod)
-    }
-}
-
-#[test]
-fn a_pair_of_strings_is_found_by_a_pair_of_slices() {
-    for external in [false, true] {
-        for shards in [1, 4] {
-            let (mut builder, _) = manual(WorkQueue::builder());
-            if external {
-                builder = builder.rate_limiter(External(ItemExponentialFailure::new(S, 8 * S)));
-            }
-            let queue = builder.shards(shards).build();
-            let dns = PodRef("kube-system", "dns");
-            queue.add_rate_limited(dns.into());
-            queue.add_rate_limited(PodRef("kube-systemd", "ns").into());
-            queue.add_rate_limited(dns.into());
-            assert_eq!(queue.num_requeues(&dns), 2);
-            assert!(queue.cancel(&dns));
-            assert!(!queue.cancel(&dns));
-            queue.add(dns.into());
-            assert!(queue.remove(&dns));
-            assert_eq!((queue.len(), queue.delayed_len(), queue.num_requeues(&dns)), (0, 1, 2));
-            queue.forget(&dns);
-            assert_eq!((queue.num_requeues(&dns), queue.num_requeues(&Pod::from(dns))), (0, 0));
-        }
-    }
-}
 
 /// Finds the key `1` in a queue of strings, and hashes as this text.
 struct Finds(&'static str, fn(&str) -> bool);

@@ -11,6 +11,7 @@ use super::op::{Blocking, End, Form, Goal, How, Op, Span};
 use super::plan::Plan;
 use super::queue::{Delayed, NEVER, Reference};
 use hand_outs::{Held, each};
+use keyqueue::observe::Runs;
 use keyqueue::{AddOptions, DelayedKey, DrainTimeoutError, Item, MockClock, WorkQueue, Workers};
 use std::future::Future;
 use std::pin::Pin;
@@ -57,6 +58,7 @@ pub(crate) fn run(plan: &Plan, ops: &[Op]) {
             loops: Vec::new(),
             refused: Vec::new(),
             tally: Tally::default(),
+            runs: Runs::default(),
             hooks: [0; 3],
             starts: 0,
             stopped: false,
@@ -94,6 +96,7 @@ struct Run<'q> {
     /// Keys whose retries were refused, and that no stop has returned.
     refused: Vec<u8>,
     tally: Tally,
+    runs: Runs,
     /// How often the hooks were to be called: `on_error`, `on_panic`, `on_give_up`.
     hooks: [u64; 3],
     /// The number of loops that were started.
@@ -170,9 +173,10 @@ impl<'q> Run<'q> {
             self.fault = Some((*kind, *nth));
             return;
         }
-        crossings::begins(crossings::step(op));
+        let step = crossings::step(op);
+        crossings::begins(&step);
         if let Some(keys) = self.keys_of(op) {
-            crossings::meets(crossings::step(op), &keys, self.plan, &self.reference);
+            crossings::meets(&step, &keys, self.plan, &self.reference);
         }
         let aside = self.fault.take_if(|(fault, _)| !Self::may_panic(self.plan, *fault, op));
         self.make(op);

@@ -76,9 +76,7 @@ impl Run<'_> {
                 assert_eq!(histogram.buckets().map(|(_, count)| count).sum::<u64>(), count);
             }
         }
-        let runs = metrics.runs;
-        let ended = (self.tally.succeeded, self.tally.failed);
-        assert_eq!((runs.success + runs.requeue, runs.error + runs.give_up + runs.panic), ended, "runs");
+        assert_eq!(metrics.runs, self.runs, "runs");
         let listed = inspect.processing_keys();
         assert!(listed.is_sorted_by(|one, next| one.elapsed >= next.elapsed), "longest first");
         let listed: Vec<_> = listed.iter().map(|listed| (listed.key.number(), listed.elapsed)).collect();
