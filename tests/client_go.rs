@@ -4,7 +4,7 @@
 //! original sleeps to let another goroutine make progress, these tests wait for that progress. Its cases with one thread, of the queue, the
 //! delaying queue and the limiters, are among the recordings of the real client-go (`traces.rs`, `limiter_traces.rs`).
 //!
-//! Checks P1 to P7, and P15 for keys that are done. Two cases are those that the original gets wrong (kubernetes#141079). A plain
+//! Checks P1 to P7. Two cases are those that the original gets wrong (kubernetes#141079). A plain
 //! shut-down that releases a drain is in `wait_idle.rs`.
 
 mod support {
@@ -15,7 +15,7 @@ mod support {
 use keyqueue::{Added, WorkQueue};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Barrier, Mutex};
+use std::sync::{Barrier, Mutex};
 use std::thread;
 use support::until::wait_until;
 
@@ -90,27 +90,6 @@ fn drain_waits_for_processing_items_and_for_dirty_ones_to_be_processed_again() {
         second.done();
         drain.join().unwrap();
     });
-}
-
-/// The count of an `Arc` shows whether the queue still has it.
-#[test]
-fn a_key_is_kept_once_and_not_after_it_is_done() {
-    let (queue, key) = (WorkQueue::new(), Arc::new(1));
-    for _ in 0..3 {
-        queue.add(Arc::clone(&key));
-    }
-    assert_eq!(Arc::strong_count(&key), 2);
-    let item = queue.get().unwrap();
-    for _ in 0..3 {
-        queue.add(Arc::clone(&key));
-    }
-    assert_eq!(Arc::strong_count(&key), 2);
-    item.done();
-    queue.get().unwrap().done();
-    assert_eq!(Arc::strong_count(&key), 1, "done, but still in the queue");
-    queue.shut_down();
-    queue.add(Arc::clone(&key));
-    assert_eq!(Arc::strong_count(&key), 1, "a rejected key is not kept either");
 }
 
 #[test]

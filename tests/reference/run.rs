@@ -48,6 +48,7 @@ pub(crate) fn run(plan: &Plan, ops: &[Op]) {
         let _uses = uses(&queue, &workers);
         let mut run = Run {
             plan,
+            before,
             events,
             queue: &queue,
             workers: &workers,
@@ -85,6 +86,8 @@ pub(crate) fn run(plan: &Plan, ops: &[Op]) {
 
 struct Run<'q> {
     plan: &'q Plan,
+    /// The keys that were alive before.
+    before: i64,
     events: Events,
     queue: &'q WorkQueue<Key>,
     workers: &'q Workers<Key>,

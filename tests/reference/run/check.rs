@@ -5,8 +5,9 @@ use super::waiters::Until;
 use super::workers::{At, Tally};
 use super::{Run, nanos, sorted, triples};
 use crate::reference::events::{EVENTS, Event};
-use crate::reference::key::{Key, was_locked};
+use crate::reference::key::{Key, alive, was_locked};
 use crate::reference::op::Goal;
+use crate::reference::plan::Limiter;
 use crate::reference::queue::{Counts, NEVER};
 use std::time::Duration;
 
@@ -42,6 +43,11 @@ impl Run<'_> {
         assert_eq!(stats.failing, reference.failing(), "failing");
         for key in reference.all() {
             assert_eq!(queue.num_requeues(&Key::new(key)), reference.num_requeues(key), "of key {key}");
+        }
+        // Limiters of the crate that the queue cannot replace have clones of their own.
+        if self.plan.limiter != Limiter::Composed {
+            let expected = reference.present() + self.refused.len();
+            assert_eq!(alive() - self.before, expected as i64, "each key is kept once, while something needs it (P15)");
         }
         self.check_held();
         self.check_waiters();
