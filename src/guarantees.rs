@@ -62,7 +62,7 @@
 //!   `tests/support/limiter.rs`.
 //! * **P15** The queue frees its memory after a burst, and drops a key at once when nothing needs it. A limiter can bound the memory for
 //!   keys that are never forgotten. Upheld by `src/order/`, `src/key/slab.rs`, `src/key/table.rs`, `src/time/wheel/` and
-//!   `src/rate_limiter/keyed.rs`. Shown by `tests/memory.rs`.
+//!   `src/rate_limiter/keyed.rs`. Shown by `tests/memory.rs` and, key by key, by `tests/against_reference.rs`.
 //! * **P16** An idle queue runs nothing. It has no thread until the first delay, the first task that passes by a busy shard (P21), or the
 //!   first add if the observer has an [interval](crate::observe::Observer::interval). That thread is parked until a delay expires, such a
 //!   task is to be woken, or a report is due. A report is due at the interval while keys are queued, processing or delayed, and once more
