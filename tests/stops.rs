@@ -6,7 +6,6 @@
 //! [`Leftover`]; the list of queued keys is in the order of their age.
 
 mod support {
-    pub(crate) mod modes;
     pub(crate) mod within;
 }
 
@@ -19,10 +18,28 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Barrier, Mutex, OnceLock, mpsc};
 use std::thread;
 use std::time::Duration;
-use support::modes::{Key, MODES};
 use support::within::within_30_s;
 
 const MS: Duration = Duration::from_millis(1);
+
+/// The first number is the group.
+type Key = (u32, u32);
+
+/// One of them, with its name.
+type Mode = (&'static str, fn() -> WorkQueueBuilder<Key>);
+
+const MODES: [Mode; 6] = [
+    ("plain", WorkQueue::builder),
+    ("4 shards", || WorkQueue::builder().shards(4)),
+    ("groups", fair),
+    ("groups, 4 shards", || fair().shards(4)),
+    ("limit 1", || fair().max_processing_per_group(1)),
+    ("limit 2", || fair().max_processing_per_group(2)),
+];
+
+fn fair() -> WorkQueueBuilder<Key> {
+    WorkQueue::builder().fair_by(|key: &Key| key.0)
+}
 
 /// Adds keys of three groups, some with priorities.
 fn add_some(queue: &WorkQueue<Key>, priorities: bool) -> BTreeSet<Key> {
