@@ -19,21 +19,21 @@
 //!   hand-out sees what happened before the add. Each hand-out sees what happened before the last `done` of its key. There are three
 //!   exceptions: a caller takes the key out, a caller cancels the delay that the add set, or a shut-down cuts this delay off (P12). Upheld
 //!   by `src/machine/` and `src/key/state.rs` (I3, I5). Shown by `tests/stress.rs`, `tests/delays_stress.rs` and the models
-//!   `coalesced_add_is_visible`, `deferred_add_is_visible` and `done_is_visible_to_next_holder`.
+//!   `coalesced_add_is_visible` and `done_is_visible_to_next_holder`.
 //! * **P3** An add of a key that is processing is remembered: the key is queued again, at the back, when its holder is done.
-//!   Upheld by `src/key/state.rs` (I3). Shown by `tests/traces.rs` and the model `add_while_processing_requeues_once`.
+//!   Upheld by `src/key/state.rs` (I3). Shown by `tests/traces.rs` and `tests/stress.rs`.
 //! * **P4** First in, first out: keys are handed out in the order in which they became ready. With several shards this holds for the keys
 //!   of one shard (P18), with priorities for one priority (P19), with groups for one group (P20). Upheld by `src/order/line.rs`. Shown by
-//!   `tests/stress.rs`, `tests/traces.rs` and the model `coalesced_add_keeps_the_order`.
+//!   `tests/stress.rs` and `tests/traces.rs`.
 //! * **P5** Any number of producers and getters use one queue, threads and async tasks mixed, on any executor. Upheld by
-//!   `src/wait.rs`. Shown by `tests/delays_stress.rs` and the model `a_task_and_a_thread_wake_each_other`.
+//!   `src/wait.rs`. Shown by `tests/delays_stress.rs` and the model `an_unpolled_task_holds_up_no_getter`.
 //! * **P6** Shut-down: the queue refuses adds, which return `Rejected`. It still hands out queued keys. A dirty key is queued again at
 //!   `done`. Then every get returns that the queue is shut down. A second shut-down only releases drains (P7). Upheld by
 //!   `src/shared/life_cycle.rs` (I7). Shown by `tests/client_go.rs`, `tests/traces.rs` and the models `shutdown_wakes_all` and
-//!   `shutdown_refuses_or_hands_out`.
+//!   `parked_getter_gets_the_last_key`.
 //! * **P7** Drain: it returns when no key is queued or processing, or at its deadline. A later plain shut-down releases it. Any number of
-//!   callers may drain at a time. Upheld by `src/shared/drain.rs`. Shown by `tests/client_go.rs`, `tests/wait_idle.rs` and the models
-//!   `drain_waits_until_no_key_is_queued_or_processing` and `drain_and_async_drain_both_return`.
+//!   callers may drain at a time. Upheld by `src/shared/drain.rs`. Shown by `tests/client_go.rs`, `tests/wait_idle.rs`,
+//!   `tests/against_reference.rs` and the model `drain_and_async_drain_both_return`.
 //! * **P8** Exact delays: a delay expires when the clock is at or past the time of the call plus the delay, to the nanosecond. A key is
 //!   never early. It is late by the time that it takes to wake a thread, and by what the driver has to do before: keys that expire
 //!   together, sorts (P11), a report (W6). The keys of a shard come in the order of their deadlines. Any [`Duration`](std::time::Duration)
@@ -62,7 +62,7 @@
 //!   `tests/support/limiter.rs`.
 //! * **P15** The queue frees its memory after a burst, and drops a key at once when nothing needs it. A limiter can bound the memory for
 //!   keys that are never forgotten. Upheld by `src/order/`, `src/key/slab.rs`, `src/key/table.rs`, `src/time/wheel/` and
-//!   `src/rate_limiter/keyed.rs`. Shown by `tests/memory.rs`.
+//!   `src/rate_limiter/keyed.rs`. Shown by `tests/memory.rs` and, key by key, by `tests/against_reference.rs`.
 //! * **P16** An idle queue runs nothing. It has no thread until the first delay, the first task that passes by a busy shard (P21), or the
 //!   first add if the observer has an [interval](crate::observe::Observer::interval). That thread is parked until a delay expires, such a
 //!   task is to be woken, or a report is due. A report is due at the interval while keys are queued, processing or delayed, and once more
@@ -71,8 +71,8 @@
 //! * **P17** No foreign code runs under a lock. Foreign code is the user's: keys, wakers, observers, limiters, hooks, predicates. The
 //!   exceptions are the function of [`Clock::from_fn`](crate::Clock::from_fn), a key's `Eq` and `Equivalent`, and its `Clone` in
 //!   [`take_delayed`], [`take_where`], [`stop`], [`processing_keys`], [`delayed_keys`] and [`groups`]. Upheld by `src/shared/section.rs`
-//!   (W4) and `src/rate_limiter/keyed.rs`. Shown by `tests/queue.rs`, `tests/observers.rs` and the models `wakers_run_without_the_lock`,
-//!   `keys_are_dropped_without_the_lock` and `limiter_clones_and_drops_without_a_lock`.
+//!   (W4) and `src/rate_limiter/keyed.rs`. Shown by `tests/against_reference.rs`, where all code of the user takes
+//!   the locks, by `tests/observers.rs` and the model `limiter_clones_and_drops_without_a_lock`.
 //!
 //! * **P18** With several shards, calls for keys of different shards share no lock, and write no common cache line, unless threads or tasks
 //!   wait. The other promises hold as with one shard; a promise that differs says so. Within a shard keys are first in, first out. Across
@@ -95,8 +95,8 @@
 //!   keys from a shard before it looks at the first keys of all shards; unless the queue is strict, one of 16 of these choices goes by age
 //!   alone, counted for the queue and not for a thread. But for these turns, a key waits for at most about `4 * (shards + getters)`
 //!   hand-outs of lower levels. Upheld by `src/machine/add.rs`, `src/order/levels.rs`, `src/order/choice.rs` and `src/shared/choose.rs`.
-//!   Shown by `tests/priorities.rs`, `tests/against_reference.rs`, the unit tests of `src/shared/choose.rs` and the model
-//!   `a_raise_meets_a_get`.
+//!   Shown by `tests/priorities.rs`, `tests/against_reference.rs`, the unit tests of `src/shared/choose.rs` and, with threads,
+//!   `tests/stress.rs`.
 //! * **P20** Groups: in each level of a shard, the groups with queued keys take turns. In its turn a group gives as many keys as its
 //!   weight. A group that gets its first key there is new: it comes before those that have had turns, which still get one of 16 hand-outs
 //!   of the level. A group without keys is remembered until its next turn would have come: if it gets a key before, it goes to the end. (If
@@ -164,16 +164,16 @@
 //!   `never_two_holders`.
 //! * **I2** PROCESSING is set by the one get that took the key out of the order, and cleared by the `done` of its holder. Shown by
 //!   `tests/stress.rs`.
-//! * **I3** DIRTY and PROCESSING together mean that `done` queues the key again. Shown by the model `deferred_add_is_visible`.
-//! * **I4** A key with a bit set is in the table, and a key with none is not. Shown by the models `done_races_add` and
-//!   `last_bit_frees_the_slot`.
+//! * **I3** DIRTY and PROCESSING together mean that `done` queues the key again. Shown by `tests/stress.rs`.
+//! * **I4** A key with a bit set is in the table, and a key with none is not. Shown by `tests/against_reference.rs`,
+//!   which counts the keys, and the model `vacated_slot_is_reused`.
 //! * **I5** The step that makes a key DIRTY and not PROCESSING pushes it, once, and owes one wake-up. (If the group of the key is
-//!   full, the `done` that makes room owes it.) Shown by the model `done_of_a_dirty_key_wakes_a_getter`.
+//!   full, the `done` that makes room owes it.) Shown by `tests/against_reference.rs`.
 //! * **I9** DELAYED means that the key has one entry in the wheel, with the deadline that counts. No entry is stale: the critical section
 //!   that moves or drops a delay takes the old entry out. Upheld by `src/machine/delays.rs`. Shown by the models `stale_delay_is_ignored`
-//!   and `one_caller_gets_the_delay`.
+//!   and `take_delayed_races_expiry`.
 //! * **I10** FAILED means that the queue counts a failure of the key, and nobody has forgotten it since. Upheld by
-//!   `src/machine/failures.rs`. Shown by the model `failed_key_is_freed_when_done_and_forgotten`.
+//!   `src/machine/failures.rs`. Shown by `tests/against_reference.rs`.
 //!
 //! # Waiting and wake-ups
 //!
@@ -192,8 +192,8 @@
 //! * **W3** If a woken getter leaves without a key (its time is up, its future is dropped), it wakes the next one in its place. Shown by
 //!   the models `cancelled_getter_forwards_wakeup` and `timed_out_getter_forwards_wakeup`.
 //! * **W4** No critical section wakes a thread or task, clones or drops a waker, drops a key, or calls an observer, a limiter or a
-//!   predicate: the call does this after it has released the lock. The exceptions are the same as in P17. Shown by the models of P17 and by
-//!   `observer_is_called_without_the_lock` and `watchers_are_woken_and_dropped_without_the_lock`.
+//!   predicate: the call does this after it has released the lock. The exceptions are the same as in P17. Shown by the tests and the model of P17,
+//!   and by the model `a_stop_races_poll_and_drop`.
 //! * **W5** A task that has passed by a busy shard is woken at most 100 µs later. Before its poll returns, it asks the driver, or wakes
 //!   itself. While a task has asked, the driver starts, runs, or is parked no longer than until it has to wake the task. If the driver
 //!   cannot be started, and no thread stands in for it (W7), the task is woken at once. Shown by the models
@@ -243,7 +243,7 @@
 //!   both are made from the pointer to the whole allocation. Upheld by `src/key/chunk.rs`, and shown by its unit test
 //!   `the_head_is_found_from_each_slot`.
 //! * **S6** A chunk is in the open list exactly while the slab has it and one of its slots is vacant. Shown by the models
-//!   `sweep_races_add` and `last_done_races_add`.
+//!   `sweep_races_add` and `vacated_slot_is_reused`.
 //!
 //! # Order
 //!

@@ -13,11 +13,11 @@ use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::SeqCst};
-use std::sync::mpsc;
 use std::task::{Context, Poll, Waker};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use support::within::within_30_s;
 
 const TRACES: &str = include_str!("data/backoff.jsonl");
@@ -192,76 +192,6 @@ fn doubling() -> (BackoffManager, MockClock) {
     (BackoffManager::new(backoff, QUIET).clock(clock), time)
 }
 
-/// Runs `backoff_until` in a thread. Each call sends a message, and returns when it receives one.
-struct Loop {
-    called: mpsc::Receiver<()>,
-    go_on: mpsc::Sender<()>,
-    time: MockClock,
-    stop: Stop,
-    thread: thread::JoinHandle<()>,
-}
-
-impl Loop {
-    fn start() -> Self {
-        let (manager, time) = doubling();
-        let (calls, called) = mpsc::channel();
-        let (go_on, goes_on) = mpsc::channel();
-        let stop = Stop::new();
-        let thread = thread::spawn({
-            let stop = stop.clone();
-            let f = move || {
-                calls.send(()).unwrap();
-                goes_on.recv().unwrap();
-            };
-            move || backoff_until(f, manager, Timing::NonSliding, &stop)
-        });
-        Self { called, go_on, time, stop, thread }
-    }
-
-    fn expect_call(&self) {
-        self.called.recv_timeout(SECOND * 60).expect("called");
-    }
-
-    /// Checks that no call comes within 20 ms: a call that is too early would.
-    fn expect_none(&self) {
-        assert_eq!(self.called.recv_timeout(SECOND / 50), Err(mpsc::RecvTimeoutError::Timeout));
-    }
-
-    /// Lets the call return, and returns when the loop waits.
-    fn return_and_wait(&self) {
-        self.go_on.send(()).unwrap();
-        let deadline = Instant::now() + SECOND * 60;
-        while !format!("{:?}", self.stop).contains("waiters: 1") {
-            assert!(Instant::now() < deadline, "the loop does not wait");
-            thread::yield_now();
-        }
-    }
-
-    fn end(self) {
-        self.stop.stop();
-        self.thread.join().unwrap();
-        assert!(self.called.try_recv().is_err(), "not called after the stop");
-    }
-}
-
-#[test]
-fn non_sliding_delays_count_from_the_start_of_a_call() {
-    let run = Loop::start();
-    run.expect_call();
-    // The call takes longer than the first delay: the next follows at once.
-    run.time.advance(SECOND * 3 / 2);
-    run.go_on.send(()).unwrap();
-    run.expect_call();
-    run.time.advance(SECOND * 3 / 2);
-    run.return_and_wait();
-    run.time.advance(SECOND / 2 - Duration::from_nanos(1));
-    run.expect_none();
-    run.time.advance(Duration::from_nanos(1));
-    run.expect_call();
-    run.return_and_wait();
-    run.end();
-}
-
 #[test]
 fn a_loop_that_is_stopped_before_it_begins_calls_nothing() {
     let (manager, _) = doubling();
@@ -285,7 +215,13 @@ fn a_panic_of_the_call_propagates() {
 
 #[test]
 fn an_async_loop_waits_for_the_delays() {
-    for (timing, expected) in [(Timing::Sliding, [1000, 2000, 4000]), (Timing::NonSliding, [500, 1500, 3500])] {
+    let cases = [
+        (Timing::Sliding, 500, [1000, 2000, 4000]),
+        // These count from the start of a call. If that takes longer, the next follows at once.
+        (Timing::NonSliding, 500, [500, 1500, 3500]),
+        (Timing::NonSliding, 1500, [0, 500, 2500]),
+    ];
+    for (timing, call, expected) in cases {
         let (manager, time) = doubling();
         let (stop, slept) = (Stop::new(), RefCell::new(Vec::new()));
         let sleep = |delay: Duration| {
@@ -299,10 +235,10 @@ fn an_async_loop_waits_for_the_delays() {
         let f = || {
             calls += 1;
             let time = time.clone();
-            async move { time.advance(SECOND / 2) }
+            async move { time.advance(SECOND / 1000 * call) }
         };
         block_on(backoff_until_async(f, manager, timing, stop.clone(), sleep));
-        assert_eq!((calls, &slept.borrow()[..]), (3, &expected[..]), "{timing:?}");
+        assert_eq!((calls, &slept.borrow()[..]), (3, &expected[..]), "{timing:?}, {call} ms");
     }
 }
 
@@ -372,8 +308,9 @@ fn a_wait_by_a_clock_that_is_a_function_ends_when_it_shows_the_time() {
     let pause = SECOND / 100;
     let manager = BackoffManager::new(Backoff { duration: pause, ..Backoff::default() }, SECOND);
     // Each reading is a bit later.
-    let readings = AtomicU32::new(0);
-    let clock = Clock::from_fn(move || pause / 10 * readings.fetch_add(1, SeqCst));
+    let readings = Arc::new(AtomicU32::new(0));
+    let read = Arc::clone(&readings);
+    let clock = Clock::from_fn(move || pause / 10 * read.fetch_add(1, SeqCst));
     let calls = within_30_s(move || {
         let (stop, mut calls) = (Stop::new(), 0);
         let call = || {
@@ -386,4 +323,5 @@ fn a_wait_by_a_clock_that_is_a_function_ends_when_it_shows_the_time() {
         calls
     });
     assert_eq!(calls, 3);
+    assert!(readings.load(SeqCst) > 20, "two pauses, and none ends early");
 }

@@ -4,7 +4,8 @@
 //! original sleeps to let another goroutine make progress, these tests wait for that progress. Its cases with one thread, of the queue, the
 //! delaying queue and the limiters, are among the recordings of the real client-go (`traces.rs`, `limiter_traces.rs`).
 //!
-//! Checks P1 to P7, and P15 for keys that are done. Two cases that the original gets wrong are added (kubernetes#141079).
+//! Checks P1 to P7. Two cases are those that the original gets wrong (kubernetes#141079). A plain
+//! shut-down that releases a drain is in `wait_idle.rs`.
 
 mod support {
     pub(crate) mod manual;
@@ -14,7 +15,7 @@ mod support {
 use keyqueue::{Added, WorkQueue};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Barrier, Mutex, mpsc};
+use std::sync::{Barrier, Mutex};
 use std::thread;
 use support::until::wait_until;
 
@@ -65,6 +66,7 @@ fn produce_and_consume(shut_down: fn(&WorkQueue<usize>)) {
     assert!(worked.values().all(|&times| (1..=ADDS).contains(&times)));
 }
 
+/// client-go returns as soon as no key is processing, although keys are queued.
 #[test]
 fn drain_waits_for_processing_items_and_for_dirty_ones_to_be_processed_again() {
     let queue = WorkQueue::new();
@@ -77,82 +79,17 @@ fn drain_waits_for_processing_items_and_for_dirty_ones_to_be_processed_again() {
         let drain = s.spawn(|| queue.shut_down_with_drain());
         wait_until(|| queue.stats().drainers == 1);
         first.done();
-        assert!(!drain.is_finished(), "one is still processing");
+        assert_eq!(queue.stats().drainers, 1, "one is still processing");
         second.done();
-        assert!(!drain.is_finished(), "both are queued again");
+        assert_eq!(queue.stats().drainers, 1, "both are queued again");
         let (first, second) = (queue.get().unwrap(), queue.get().unwrap());
         assert_eq!((*first, *second), ("foo", "bar"));
         assert!(queue.get().is_none());
         first.done();
-        assert!(!drain.is_finished());
+        assert_eq!(queue.stats().drainers, 1);
         second.done();
         drain.join().unwrap();
     });
-}
-
-#[test]
-fn a_plain_shut_down_releases_a_drain() {
-    let queue = WorkQueue::new();
-    queue.add("foo");
-    queue.add("bar");
-    let _never_done = (queue.get().unwrap(), queue.get().unwrap());
-    thread::scope(|s| {
-        let drain = s.spawn(|| queue.shut_down_with_drain());
-        wait_until(|| queue.stats().drainers == 1);
-        queue.shut_down();
-        drain.join().unwrap();
-    });
-    assert_eq!(queue.processing_len(), 2);
-}
-
-/// The count of an `Arc` shows whether the queue still has it.
-#[test]
-fn a_key_is_kept_once_and_not_after_it_is_done() {
-    let (queue, key) = (WorkQueue::new(), Arc::new(1));
-    for _ in 0..3 {
-        queue.add(Arc::clone(&key));
-    }
-    assert_eq!(Arc::strong_count(&key), 2);
-    let item = queue.get().unwrap();
-    for _ in 0..3 {
-        queue.add(Arc::clone(&key));
-    }
-    assert_eq!(Arc::strong_count(&key), 2);
-    item.done();
-    queue.get().unwrap().done();
-    assert_eq!(Arc::strong_count(&key), 1, "done, but still in the queue");
-    queue.shut_down();
-    queue.add(Arc::clone(&key));
-    assert_eq!(Arc::strong_count(&key), 1, "a rejected key is not kept either");
-}
-
-#[test]
-fn drain_waits_for_queued_and_processing_keys() {
-    // client-go returns as soon as no key is processing, although keys are queued.
-    let queue = WorkQueue::new();
-    queue.add_all([1, 2, 3]);
-    let drained = AtomicBool::new(false);
-    let (step, next) = mpsc::channel();
-    thread::scope(|s| {
-        s.spawn(|| {
-            queue.shut_down_with_drain();
-            drained.store(true, Ordering::Release);
-        });
-        s.spawn(|| {
-            for () in next {
-                queue.get().expect("queued before the shut-down").done();
-            }
-        });
-        wait_until(|| queue.stats().drainers == 1);
-        for left in (0..3).rev() {
-            assert!(!drained.load(Ordering::Acquire), "{} keys are queued", left + 1);
-            step.send(()).unwrap();
-            wait_until(|| queue.len() == left && queue.processing_len() == 0);
-        }
-        drop(step);
-    });
-    assert!(drained.into_inner());
-    assert!(queue.get().is_none());
 }
 
 #[test]

@@ -5,51 +5,25 @@
 //! crate returns the number of saturating integer arithmetic. The plain limiters of `support/limits.rs` compute that number, and
 //! replay the same traces.
 
+#[path = "support/limits.rs"]
+mod limits;
 mod support {
-    pub(crate) mod limits;
+    pub(crate) mod client_go;
 }
 
 use keyqueue::Clock;
-use keyqueue::rate_limiter::{Bucket, ItemExponentialFailure, ItemFastSlow, MaxOf, RateLimiter, WithMaxWait};
+use keyqueue::rate_limiter::Bucket;
+use limits::{Doubles, duration, off};
 use serde_json::Value;
+use std::sync::Arc;
 use std::time::Duration;
-use support::limits::{Doubles, Limits, Schedule, duration, off};
+use support::client_go::{limiter_of, limits_of};
 
 const LIMITERS: &str = include_str!("data/limiters.jsonl");
 const BUCKET: &str = include_str!("data/bucket.jsonl");
 
 /// In a trace, this stands for a wait as long or longer, or without end.
 const NEVER: u128 = i64::MAX as u128;
-
-fn nanos(value: &Value) -> u128 {
-    value.as_u64().expect("durations in a setting are not negative").into()
-}
-
-/// The limiter, and the plain one.
-fn limiters(config: &Value) -> (Box<dyn RateLimiter<u64>>, Limits<u64>) {
-    let delay = |field| nanos(&config[field]);
-    let real = |field| duration(delay(field));
-    match config["kind"].as_str().expect("a limiter has a kind") {
-        "exponential" => {
-            let schedule = Schedule::Exponential { base: delay("base"), max: delay("max") };
-            (Box::new(ItemExponentialFailure::new(real("base"), real("max"))), Limits::new(schedule))
-        }
-        "fast_slow" => {
-            let attempts = config["max_fast_attempts"].as_i64().expect("a number").try_into().unwrap_or(0);
-            let schedule = Schedule::FastSlow { fast: delay("fast"), slow: delay("slow"), max_fast_attempts: attempts };
-            (Box::new(ItemFastSlow::new(real("fast"), real("slow"), attempts as usize)), Limits::new(schedule))
-        }
-        "max_of" => {
-            let (all, plain) = config["limiters"].as_array().expect("a list").iter().map(limiters).unzip();
-            (Box::new(MaxOf::new(all)), Limits::MaxOf(plain))
-        }
-        "max_wait" => {
-            let (limiter, plain) = limiters(&config["limiter"]);
-            (Box::new(WithMaxWait::new(limiter, real("max"))), Limits::MaxWait(Box::new(plain), delay("max")))
-        }
-        other => panic!("no such limiter in these traces: {other}"),
-    }
-}
 
 fn parse(traces: &str) -> impl Iterator<Item = Value> {
     traces.lines().map(|line| serde_json::from_str(line).expect("one JSON object per line"))
@@ -64,7 +38,7 @@ fn the_limiters_answer_as_client_gos_did() {
     let (mut traces, mut calls, mut quirks) = (0, 0, 0);
     for trace in parse(LIMITERS) {
         let config = &trace["config"]["limiter"];
-        let (ours, mut plain) = limiters(config);
+        let (ours, mut plain) = (limiter_of(config, &Clock::mock().0, &Arc::default()), limits_of(config));
         let is_quirk = |at| trace["quirk_at"].as_array().is_some_and(|quirks| quirks.contains(&Value::from(at)));
         for (at, op) in ops(&trace).iter().enumerate() {
             let (key, expected) = (op[1].as_u64().expect("keys are numbers"), &op[2]);

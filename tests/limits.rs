@@ -10,7 +10,6 @@
 #[path = "reference/key.rs"]
 mod key;
 mod support {
-    pub(crate) mod keys;
     pub(crate) mod manual;
 }
 
@@ -22,11 +21,10 @@ use keyqueue::rate_limiter::{
 use keyqueue::{Clock, MockClock, WorkQueue};
 use std::fmt::Debug;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Barrier};
+use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
-use support::keys::With;
-use support::manual::{manual, manual_queue, pairs};
+use support::manual::{manual, pairs};
 
 const fn ms(milliseconds: u64) -> Duration {
     Duration::from_millis(milliseconds)
@@ -346,20 +344,4 @@ fn a_limiter_with_settings_keeps_them_in_a_queue() {
     let queue = limited(jittered());
     add(&queue, 1);
     assert_eq!(pairs(queue.take_delayed()), [(1, jittered().when(&1))]);
-}
-
-#[test]
-fn a_key_that_failed_is_dropped_when_it_succeeds_or_is_forgotten() {
-    let trace = Arc::new(());
-    let key = |n| With(n, Arc::clone(&trace));
-    let (queue, time) = manual_queue();
-    (0..8).for_each(|n| _ = queue.add_rate_limited(key(n)));
-    time.advance(ms(5));
-    assert_eq!(queue.turn(), 8);
-    queue.get_many(4).into_iter().for_each(keyqueue::Item::done);
-    assert_eq!(Arc::strong_count(&trace), 9, "their failures are recorded");
-    (0..4).for_each(|n| queue.forget(&key(n)));
-    assert_eq!(Arc::strong_count(&trace), 5);
-    queue.get_many(4).into_iter().for_each(keyqueue::Item::succeed);
-    assert_eq!(Arc::strong_count(&trace), 1);
 }

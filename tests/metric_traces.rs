@@ -11,11 +11,17 @@
 //! With the system's clock, not every key is measured if keys come fast. The counts stay exact nevertheless, and no age is too
 //! high.
 
+#[path = "support/limits.rs"]
+mod limits;
+mod support {
+    pub(crate) mod client_go;
+}
+
 use keyqueue::observe::Metrics;
-use keyqueue::{Clock, Driver, Item, MockClock, OwnedItem, Stats, TryGetError, WorkQueue};
+use keyqueue::{Item, Stats, WorkQueue};
 use serde_json::Value;
-use std::collections::HashMap;
 use std::time::{Duration, Instant};
+use support::client_go::{Crate, call};
 
 const TRACES: &str = include_str!("data/metrics.jsonl");
 
@@ -32,82 +38,27 @@ const NAMES: [&str; 9] = [
     "longest_running_processor_seconds",
 ];
 
-struct Replay {
-    queue: WorkQueue<u64>,
-    clock: MockClock,
-    held: HashMap<u64, OwnedItem<u64>>,
-    /// Unfinished work and longest running, at the last step.
-    shown: [f64; 2],
-}
-
 /// What client-go shows: 0 if no key is processing.
 fn seconds(duration: Option<Duration>) -> f64 {
     duration.unwrap_or_default().as_secs_f64()
 }
 
-impl Replay {
-    fn new() -> Self {
-        let (clock, mock) = Clock::mock();
-        let queue = WorkQueue::builder().clock(clock).driver(Driver::Manual).measure(true).build();
-        Self { queue, clock: mock, held: HashMap::new(), shown: [0.0; 2] }
-    }
-
-    /// Runs one call and returns its result in the form in which the trace has it.
-    fn call(&mut self, name: &str, arguments: &[Value]) -> Value {
-        let number = |at: usize| arguments[at].as_i64().expect("keys and durations are numbers");
-        let key = || number(0) as u64;
-        // A negative delay means no delay: a `Duration` cannot be negative.
-        let duration = |at| Duration::from_nanos(number(at).try_into().unwrap_or(0));
-        match name {
-            "add" => _ = self.queue.add(key()),
-            "add_after" => _ = self.queue.add_after(key(), duration(1)),
-            "get" => match self.queue.try_get().map(Item::into_owned) {
-                Ok(item) => {
-                    let key = *item;
-                    assert!(self.held.insert(key, item).is_none(), "key {key} has two holders");
-                    return key.into();
-                }
-                Err(error) => {
-                    assert_eq!(error, TryGetError::ShutDown, "a recorded get never waits");
-                    return Value::Null;
-                }
-            },
-            "done" => self.held.remove(&key()).expect("the trace holds this key").done(),
-            "len" => {}
-            "shutting_down" => return self.queue.shutting_down().into(),
-            "shut_down" => self.queue.shut_down(),
-            "step" => {
-                self.clock.advance(duration(0));
-                self.queue.turn();
-                let Stats { unfinished_work, longest_running, processing, shutting_down, .. } = self.queue.stats();
-                assert_eq!(longest_running.is_some(), processing > 0);
-                assert!(unfinished_work.is_some(), "this queue measures");
-                if !shutting_down {
-                    self.shown = [seconds(unfinished_work), seconds(longest_running)];
-                }
-            }
-            other => panic!("no such call in these traces: {other}"),
-        }
-        self.queue.len().into()
-    }
-
-    fn metrics(&self) -> [f64; 9] {
-        let metrics = self.queue.inspect().metrics();
-        assert_eq!(metrics.stats, self.queue.stats());
-        let Metrics { stats, queue_duration, work_duration, .. } = metrics;
-        let [unfinished, longest] = self.shown;
-        [
-            stats.depth() as f64,
-            stats.adds() as f64,
-            stats.retries as f64,
-            queue_duration.count() as f64,
-            queue_duration.sum().as_secs_f64(),
-            work_duration.count() as f64,
-            work_duration.sum().as_secs_f64(),
-            unfinished,
-            longest,
-        ]
-    }
+/// `unfinished` and `longest` are those of the last step.
+fn metrics_of(queue: &WorkQueue<u64>, [unfinished, longest]: [f64; 2]) -> [f64; 9] {
+    let metrics = queue.inspect().metrics();
+    assert_eq!(metrics.stats, queue.stats());
+    let Metrics { stats, queue_duration, work_duration, .. } = metrics;
+    [
+        stats.depth() as f64,
+        stats.adds() as f64,
+        stats.retries as f64,
+        queue_duration.count() as f64,
+        queue_duration.sum().as_secs_f64(),
+        work_duration.count() as f64,
+        work_duration.sum().as_secs_f64(),
+        unfinished,
+        longest,
+    ]
 }
 
 fn agrees(exact: bool, expected: f64, found: f64) -> bool {
@@ -122,17 +73,22 @@ fn the_metrics_are_those_of_client_go() {
     for line in TRACES.lines() {
         let trace: Value = serde_json::from_str(line).expect("one JSON object per line");
         let exact = trace["config"]["exact"].as_bool().expect("it says whether its times are");
-        let mut replay = Replay::new();
-        let mut last = [0.0; 9];
+        let mut replay = Crate::new(&trace["config"]);
+        let (mut last, mut shown) = ([0.0; 9], [0.0; 2]);
         for (at, op) in trace["ops"].as_array().expect("a list of calls").iter().enumerate() {
             let [name, arguments @ .., result, metrics] = op.as_array().expect("a call is a list").as_slice() else {
                 panic!("a call has a name, a result and its metrics: {op:?}");
             };
             let name = name.as_str().expect("its name comes first");
-            assert_eq!(&replay.call(name, arguments), result, "{}, call {at}: {op:?}", trace["id"]);
+            assert_eq!(&call(&mut replay, name, arguments), result, "{}, call {at}: {op:?}", trace["id"]);
             let expected = metrics.as_array().expect("a list of metrics");
             assert_eq!(expected.len(), NAMES.len());
-            let found = replay.metrics();
+            let Stats { unfinished_work, longest_running, processing, shutting_down, .. } = replay.queue.stats();
+            assert_eq!((longest_running.is_some(), unfinished_work.is_some()), (processing > 0, true));
+            if name == "step" && !shutting_down {
+                shown = [seconds(unfinished_work), seconds(longest_running)];
+            }
+            let found = metrics_of(&replay.queue, shown);
             for ((metric, expected), found) in NAMES.iter().zip(expected).zip(found) {
                 let expected = expected.as_f64().expect("a number");
                 let place = format_args!("{}, call {at}: {metric} is {found}: {op:?}", trace["id"]);

@@ -1,5 +1,5 @@
 //! What the plain queue of `reference/` does not see: time-outs of calls that block, which getter is woken, when keys are dropped, what is
-//! printed, unusual keys, and keys whose code uses the queue (P13, P17). That no add and no wake-up is lost with threads and
+//! printed, unusual keys, and keys whose code panics (P13). That no add and no wake-up is lost with threads and
 //! tasks in any form of waiting is in `delays_stress.rs`.
 
 mod support {
@@ -14,19 +14,14 @@ use std::future::Future;
 use std::hash::{Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, mpsc};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 use support::keys::With;
 use support::tasks::{Calls, poll};
 use support::until::wait_until;
-
-/// Runs `f`, which panics, and swallows the panic.
-fn panics<R>(f: impl FnOnce() -> R) {
-    assert!(catch_unwind(AssertUnwindSafe(f)).is_err(), "should have panicked");
-}
 
 /// Panics without printing a message.
 fn quiet_panic() -> ! {
@@ -254,39 +249,6 @@ fn a_queue_drops_all_keys_even_if_some_drops_panic() {
     }
 }
 
-/// Uses the queue when it is dropped.
-#[derive(Clone)]
-struct ReentrantDrop(Arc<Mutex<Option<WorkQueue<With<ReentrantDrop>>>>>);
-
-impl Drop for ReentrantDrop {
-    fn drop(&mut self) {
-        let queue = self.0.lock().unwrap().clone();
-        if let Some(queue) = queue {
-            let _ = (queue.len(), queue.processing_len(), queue.stats(), queue.try_get().is_ok());
-        }
-    }
-}
-
-/// No key is dropped under a lock (P17). If one were, this test would deadlock.
-#[test]
-fn a_key_may_use_its_queue_when_it_is_dropped() {
-    let shared = Arc::new(Mutex::new(None));
-    let key = |number| With(number, ReentrantDrop(Arc::clone(&shared)));
-    let queue = WorkQueue::new();
-    *shared.lock().unwrap() = Some(queue.clone());
-    queue.add(key(1));
-    let item = queue.get().unwrap();
-    queue.add(key(1));
-    item.done();
-    queue.add(key(1));
-    queue.add_all([key(2), key(2), key(3)]);
-    drop(queue.get_many(5));
-    queue.shut_down();
-    queue.add(key(4));
-    assert_eq!(queue.shut_down_with_drain_timeout(Duration::ZERO), Ok(()));
-    *shared.lock().unwrap() = None;
-}
-
 /// A waker that panics when it is dropped.
 fn bad_to_drop() -> std::mem::ManuallyDrop<Waker> {
     use std::task::{RawWaker, RawWakerVTable};
@@ -314,34 +276,6 @@ fn a_waker_that_panics_when_dropped_loses_no_key() {
     assert_eq!(queue.stats().caught_panics, 1);
 }
 
-/// A key whose hash is the same for all values.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct OneHash(u32);
-
-impl Hash for OneHash {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        state.write_u32(42);
-    }
-}
-
-#[test]
-#[cfg_attr(miri, ignore = "takes too long")]
-fn ten_thousand_keys_with_one_hash_are_distinguished() {
-    const KEYS: u32 = 10_000;
-    let queue = WorkQueue::new();
-    assert_eq!(queue.add_all((0..KEYS).map(OneHash)), KEYS as usize);
-    for key in (0..KEYS).step_by(100) {
-        assert_eq!(queue.add(OneHash(key)), Added::Coalesced);
-    }
-    let items = queue.get_many(usize::MAX);
-    assert!(items.iter().map(|item| item.0).eq(0..KEYS));
-    assert_eq!(queue.add(OneHash(KEYS / 2)), Added::Deferred);
-    // In reverse order, so that each key is found at the head of the chain.
-    items.into_iter().rev().for_each(keyqueue::Item::done);
-    assert_eq!(*queue.get().unwrap(), OneHash(KEYS / 2));
-    assert_eq!((queue.len(), queue.processing_len()), (0, 0));
-}
-
 #[test]
 fn keys_may_be_zero_sized_large_or_overaligned() {
     let nothing = WorkQueue::new();
@@ -360,40 +294,4 @@ fn keys_may_be_zero_sized_large_or_overaligned() {
     let aligned = WorkQueue::new();
     aligned.add_all((0..100).map(Aligned));
     assert!(aligned.get_many(100).iter().all(|item| std::ptr::from_ref::<Aligned>(item).addr() % 256 == 0));
-}
-
-/// `Eq` panics in `add`: the key of the call is dropped after the lock, so its drop may use the queue.
-#[test]
-fn a_key_whose_eq_panics_is_dropped_without_the_lock() {
-    static QUEUES: OnceLock<[WorkQueue<Key>; 2]> = OnceLock::new();
-    static PANICS: AtomicBool = AtomicBool::new(false);
-    static IS_FREE: AtomicBool = AtomicBool::new(false);
-    #[derive(Debug, Clone, Eq)]
-    struct Key(usize);
-    impl Hash for Key {
-        fn hash<H: Hasher>(&self, _: &mut H) {}
-    }
-    impl PartialEq for Key {
-        fn eq(&self, _: &Self) -> bool {
-            if PANICS.load(Ordering::SeqCst) { quiet_panic() } else { true }
-        }
-    }
-    impl Drop for Key {
-        fn drop(&mut self) {
-            if PANICS.load(Ordering::SeqCst) {
-                let (sender, answer) = mpsc::channel();
-                let number = self.0;
-                thread::spawn(move || sender.send(QUEUES.get().unwrap()[number].stats().len));
-                IS_FREE.store(answer.recv_timeout(Duration::from_secs(10)).is_ok(), Ordering::SeqCst);
-            }
-        }
-    }
-    let queues = QUEUES.get_or_init(|| [WorkQueue::new(), WorkQueue::builder().measure(true).build()]);
-    for (number, queue) in queues.iter().enumerate() {
-        queue.add(Key(number));
-        PANICS.store(true, Ordering::SeqCst);
-        panics(|| queue.add(Key(number)));
-        PANICS.store(false, Ordering::SeqCst);
-        assert!(IS_FREE.swap(false, Ordering::SeqCst), "measured: {}", number == 1);
-    }
 }

@@ -1,5 +1,4 @@
-//! `WorkQueue::stream` (feature `stream`): what a stream yields, when it ends, and that dropping one loses no key and no wake-up, also beside
-//! `remove` and a stop: each key is handed out, taken back, or in the list of the stop, and never two of these (P1, P2, P23).
+//! `WorkQueue::stream` (feature `stream`): what a stream yields, when it ends, and that dropping one loses no key and no wake-up (P1, P2).
 //!
 //! It has models in `loom-tests/`, too: `a_dropped_stream_forwards_its_wake_up`, `a_stream_ends_beside_a_drain_and_a_remove`, and those of
 //! what it shares with `get_async` (registration, hand-out, leaving the list): `cancelled_getter_forwards_wakeup`,
@@ -7,9 +6,7 @@
 #![cfg(feature = "stream")]
 
 mod support {
-    pub(crate) mod modes;
     pub(crate) mod tasks;
-    pub(crate) mod within;
 }
 
 use futures_executor::block_on;
@@ -21,9 +18,7 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::thread;
-use support::modes::{Key, MODES};
 use support::tasks::Calls;
-use support::within::within_30_s;
 
 fn poll<K>(stream: &mut ItemStream<K>, calls: &Arc<Calls>) -> Poll<Option<OwnedItem<K>>> {
     stream.poll_next_unpin(&mut Context::from_waker(&Waker::from(Arc::clone(calls))))
@@ -169,52 +164,4 @@ fn another_stream_takes_what_was_added_again_while_one_ended() {
     });
     assert_eq!((runs, streams), (2, 2));
     queue.shut_down_with_drain();
-}
-
-/// Streams and other getters of several threads, some of them dropped while they are woken, beside `remove` and then a stop: each key
-/// is handed out, taken back or in the leftover.
-#[test]
-fn streams_lose_no_key_beside_remove_and_stop() {
-    const KEYS: u32 = 3_000;
-    for (mode, builder) in MODES {
-        within_30_s(move || {
-            let queue = builder().build();
-            let workers = queue.workers().build();
-            let worked = Mutex::new(Vec::new());
-            let take = |item: OwnedItem<Key>| worked.lock().unwrap().push(*item);
-            let (removed, left) = thread::scope(|scope| {
-                scope.spawn(|| block_on(queue.stream().for_each_concurrent(4, async |item| take(item))));
-                scope.spawn(|| block_on(queue.stream().take(100).for_each(async |item| take(item))));
-                // Woken, and dropped without another poll.
-                scope.spawn(|| {
-                    while !queue.shutting_down() {
-                        let mut stream = queue.stream();
-                        let calls = Arc::<Calls>::default();
-                        if let Poll::Ready(Some(item)) = poll(&mut stream, &calls) {
-                            take(item);
-                        }
-                        _ = poll(&mut stream, &calls).map(|item| item.map(take));
-                    }
-                });
-                let remover = scope.spawn(|| {
-                    let mut random = fastrand::Rng::with_seed(3);
-                    let mut removed = Vec::new();
-                    while !queue.shutting_down() {
-                        let n = random.u32(0..KEYS);
-                        removed.extend(queue.remove(&(n % 4, n)).then_some((n % 4, n)));
-                    }
-                    removed
-                });
-                (0..KEYS).for_each(|n| assert_eq!(queue.add((n % 4, n)), Added::Queued));
-                let left = workers.stop();
-                (remover.join().unwrap(), left)
-            });
-            let mut all = [worked.into_inner().unwrap(), removed, left.queued].concat();
-            all.sort_unstable();
-            let mut expected = Vec::from_iter((0..KEYS).map(|n| (n % 4, n)));
-            expected.sort_unstable();
-            assert_eq!(all, expected, "{mode}");
-            assert_eq!((queue.len(), queue.processing_len(), queue.stats().waiters), (0, 0, 0), "{mode}");
-        });
-    }
 }

@@ -107,18 +107,6 @@ fn a_panic_of_foreign_code_takes_nothing_or_loses_nothing() {
     assert_eq!((taken.queued.len(), taken.delayed.len(), queue.stats().caught_panics), (900, 500, 1));
 }
 
-#[test]
-fn the_predicate_may_use_the_queue() {
-    let (queue, _) = manual_queue();
-    queue.add_all(0..300);
-    let taken = queue.take_where(|n| {
-        queue.add(n + 1000);
-        queue.try_get().map(|item| item.done()).is_ok() && n % 2 == 1
-    });
-    assert!(taken.queued.iter().all(|n| n % 2 == 1 || *n >= 1000));
-    assert_adds_up(&queue);
-}
-
 /// The predicate gives the queue its first priority, while the keys that match are still being collected.
 #[test]
 fn keys_that_move_meanwhile_are_taken_out() {

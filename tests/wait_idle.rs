@@ -113,26 +113,6 @@ fn the_end_of_the_last_key_or_delay_ends_the_wait_of_threads_and_tasks() {
     }
 }
 
-#[test]
-fn an_idle_wait_includes_keys_that_handlers_add() {
-    let queue = WorkQueue::<u32>::new();
-    let own = queue.clone();
-    let handler = move |item: &Item<'_, u32>| {
-        if **item > 1 {
-            own.add_after(**item / 2, Duration::from_micros(100));
-            own.add(**item - 1);
-        }
-    };
-    let workers = queue.workers().spawn(2, handler).unwrap();
-    queue.add(50);
-    queue.wait_idle();
-    let stats = queue.stats();
-    assert_eq!((stats.len, stats.processing, stats.delayed), (0, 0, 0));
-    assert!(stats.handed_out >= 50, "every key from 50 to 1");
-    assert!(workers.drain().is_empty());
-    assert_eq!(queue.stats().rejected, 0);
-}
-
 // ---- drains ----
 
 #[test]

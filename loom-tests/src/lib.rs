@@ -7,14 +7,14 @@ compile_error!(
 );
 
 #[cfg(loom)]
-pub use self::model::{Nosy, Tally, check, check_full, check_panics, check_with, fail, manual, ns, pairs, rest, with};
+pub use self::model::{Tally, check, check_full, check_panics, check_with, fail, manual, ns, pairs, rest, with};
 
 #[cfg(loom)]
 mod model {
     use keyqueue::{Clock, DelayedKey, Driver, MockClock, WorkQueue, WorkQueueBuilder};
     use loom::thread::{self, JoinHandle};
     use std::cell::Cell;
-    use std::hash::{Hash, Hasher};
+    use std::hash::Hash;
     use std::ops::RangeInclusive;
     use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
     use std::sync::atomic::{AtomicUsize, Ordering};
@@ -180,37 +180,6 @@ mod model {
     impl Wake for Tally {
         fn wake(self: Arc<Self>) {
             self.0.fetch_add(1, Ordering::SeqCst);
-        }
-    }
-
-    /// A key or a waker that takes the queue's lock when it is woken and when it is dropped. If the thread that does so holds the
-    /// lock, the model deadlocks.
-    #[derive(Clone)]
-    pub struct Nosy(pub u64, pub WorkQueue<Nosy>);
-
-    impl PartialEq for Nosy {
-        fn eq(&self, other: &Self) -> bool {
-            self.0 == other.0
-        }
-    }
-
-    impl Eq for Nosy {}
-
-    impl Hash for Nosy {
-        fn hash<H: Hasher>(&self, state: &mut H) {
-            self.0.hash(state);
-        }
-    }
-
-    impl Drop for Nosy {
-        fn drop(&mut self) {
-            let _lock_is_free = self.1.stats();
-        }
-    }
-
-    impl Wake for Nosy {
-        fn wake(self: Arc<Self>) {
-            let _lock_is_free = self.1.stats();
         }
     }
 }

@@ -1,34 +1,13 @@
 //! Threads that add and hold one key: P1 to P4, and values that are read without the lock.
 #![cfg(loom)]
 
-use keyqueue::{Added, TryGetError, WorkQueue};
+use keyqueue::{Added, WorkQueue};
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::sync::atomic::AtomicUsize;
 use loom::sync::atomic::Ordering::Relaxed;
 use loom::thread;
-use loom_tests::{check, with};
-
-/// Two adds race the `done` of their key (P3). Afterwards the key is queued once, and one of the two adds queued it.
-#[test]
-fn add_while_processing_requeues_once() {
-    check(|| {
-        let queue = WorkQueue::new();
-        queue.add(1_u64);
-        let item = queue.get().unwrap();
-        let adders = [queue.clone(), queue.clone()].map(|queue| thread::spawn(move || queue.add(1)));
-        item.done();
-        let mut added = adders.map(|adder| adder.join().unwrap());
-        added.sort_by_key(|added| *added == Added::Coalesced);
-        assert!(matches!(added, [Added::Queued | Added::Deferred, Added::Coalesced]), "{added:?}");
-        let again = queue.try_get().expect("the key was added, so it is queued");
-        assert_eq!(*again, 1);
-        assert_eq!(queue.try_get().unwrap_err(), TryGetError::Empty);
-        again.done();
-        assert_eq!(queue.try_get().unwrap_err(), TryGetError::Empty);
-        assert_eq!((queue.len(), queue.processing_len()), (0, 0));
-    });
-}
+use loom_tests::check;
 
 /// An add that changes nothing still publishes (P2). The add races the `get` of its key.
 #[test]
@@ -56,30 +35,6 @@ fn coalesced_add_is_visible() {
             Added::Deferred | Added::Queued => assert_eq!(queue.try_get().as_deref(), Ok(&1)),
             other => unreachable!("{other:?}"),
         }
-    });
-}
-
-/// An add that races the `done` of its key is not lost, and publishes to the next hand-out (P2).
-#[test]
-fn deferred_add_is_visible() {
-    check(|| {
-        let queue = WorkQueue::new();
-        queue.add(1_u64);
-        let item = queue.get().unwrap();
-        let data = Arc::new(AtomicUsize::new(0));
-        let adder = thread::spawn({
-            let (queue, data) = (queue.clone(), Arc::clone(&data));
-            move || {
-                data.store(1, Relaxed);
-                let added = queue.add(1);
-                assert!(matches!(added, Added::Deferred | Added::Queued), "{added:?}");
-            }
-        });
-        item.done();
-        let item = queue.get().unwrap();
-        assert_eq!(data.load(Relaxed), 1, "a write before the add is visible");
-        drop(item);
-        adder.join().unwrap();
     });
 }
 
@@ -131,20 +86,6 @@ fn never_two_holders() {
         if let Ok(_item) = queue.try_get() {
             hold(&cell);
         }
-        other.join().unwrap();
-    });
-}
-
-/// A caller whose add was coalesced can rely on the order: the key that it adds next is handed out after the first one, although another
-/// thread queued that (P4).
-#[test]
-fn coalesced_add_keeps_the_order() {
-    check(|| {
-        let queue = WorkQueue::new();
-        let other = with(&queue, |queue| queue.add(1_u64));
-        queue.add(1);
-        queue.add(2);
-        assert_eq!(queue.get().as_deref(), Some(&1));
         other.join().unwrap();
     });
 }

@@ -13,9 +13,8 @@ use loom::sync::Arc;
 use loom::sync::atomic::AtomicUsize;
 use loom::sync::atomic::Ordering::Relaxed;
 use loom::thread;
-use loom_tests::{Nosy, check, check_with, manual, ns, pairs, rest, with};
+use loom_tests::{check, check_with, manual, ns, pairs, rest, with};
 use std::hash::Hash;
-use std::task::{Context, Waker};
 use std::time::Duration;
 
 /// A delay that never expires in a model.
@@ -262,20 +261,6 @@ fn take_delayed_races_expiry() {
     });
 }
 
-/// `cancel`, `take_delayed` and `turn` race for one delay: one of them gets it.
-#[test]
-fn one_caller_gets_the_delay() {
-    check(|| {
-        let (queue, _time) = due(DelayedAdd::Independent, [1]);
-        let turner = with(&queue, WorkQueue::turn);
-        let taker = with(&queue, |queue| queue.take_delayed().len());
-        let cancelled = usize::from(queue.cancel(&1));
-        let fired = turner.join().unwrap();
-        assert_eq!((fired + taker.join().unwrap() + cancelled, rest(&queue).len()), (1, fired));
-        assert_eq!(queue.delayed_len(), 0);
-    });
-}
-
 /// Two threads call `turn`: each key is queued once, and in the order of deadlines (P8).
 #[test]
 fn turn_races_turn() {
@@ -291,19 +276,6 @@ fn turn_races_turn() {
         assert_eq!(rest(&queue), BATCHES);
         let stats = queue.stats();
         assert_eq!((stats.expired, stats.delayed, stats.coalesced), (3, 1, 0));
-    });
-}
-
-/// A getter that is parked, or about to park, gets the key whose delay the driver expires (W2).
-#[test]
-fn delay_wakes_parked_getter() {
-    check(|| {
-        let (queue, time) = by_thread();
-        queue.add_after(1, ns(10));
-        let getter = with(&queue, |queue| *queue.get().unwrap());
-        time.advance(ns(10));
-        assert_eq!(getter.join().unwrap(), 1);
-        queue.shut_down();
     });
 }
 
@@ -410,60 +382,6 @@ fn delayed_key_keeps_its_slot() {
         time.advance(ns(10));
         assert_eq!(queue.turn(), 2);
         assert_eq!(rest(&queue), ["mine", "late"]);
-    });
-}
-
-/// A key that is processing and delayed is freed when both have ended: the processing by `done`, the delay by `cancel` or `take_delayed`,
-/// in any order (I4).
-#[test]
-fn last_bit_frees_the_slot() {
-    type Key = std::sync::Arc<u64>;
-    fn ends(end: impl Fn(&WorkQueue<Key>, &Key) + Copy + Send + Sync + 'static) {
-        check(move || {
-            let (queue, _time) = by_hand(DelayedAdd::Independent);
-            let key = Key::new(1);
-            queue.add(Key::clone(&key));
-            let item = queue.get().unwrap();
-            queue.add_after(Key::clone(&key), ns(10));
-            let other = with(&queue, {
-                let key = Key::clone(&key);
-                move |queue| end(queue, &key)
-            });
-            assert_eq!(**item, 1);
-            item.done();
-            other.join().unwrap();
-            assert_eq!(Key::strong_count(&key), 1, "the queue still has the key");
-            assert_eq!((queue.len(), queue.processing_len(), queue.delayed_len()), (0, 0, 0));
-            assert_eq!(queue.add(key), Added::Queued);
-        });
-    }
-    ends(|queue, key| assert!(queue.cancel(key)));
-    ends(|queue, key| assert_eq!(pairs(queue.take_delayed()), [(Key::clone(key), ns(10))]));
-}
-
-/// `turn` wakes no waker under the lock, and no key is dropped under it: not the copy that an `add_after` does not need, and not the keys
-/// that `cancel` and `take_delayed` take out (W4).
-#[test]
-fn delays_wake_and_drop_without_the_lock() {
-    check(|| {
-        let (queue, time) = by_hand(DelayedAdd::Independent);
-        let mut future = Box::pin(queue.get_async());
-        let waker = Waker::from(std::sync::Arc::new(Nosy(0, queue.clone())));
-        assert!(future.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
-        queue.add_after(Nosy(1, queue.clone()), ns(10));
-        let other = with(&queue, |queue| {
-            queue.add_after(Nosy(1, queue.clone()), ns(10));
-            queue.add_after(Nosy(2, queue.clone()), ns(20));
-            queue.cancel(&Nosy(1, queue.clone()));
-        });
-        time.advance(ns(10));
-        queue.turn();
-        other.join().unwrap();
-        drop(future);
-        drop(queue.take_delayed());
-        queue.shut_down();
-        while queue.get().is_some() {}
-        assert_eq!(queue.delayed_len(), 0);
     });
 }
 

@@ -1,13 +1,11 @@
-//! Limiters that several threads call, and retries with the delays that they return: P1 to P4, P7, P9, P12, W2, W4.
+//! Limiters that several threads call: P14, P15, W4.
 #![cfg(loom)]
 
 use keyqueue::rate_limiter::{Bucket, DedupingBucket, ItemExponentialFailure, RateLimiter};
-use keyqueue::{AddOptions, Added, Clock, MockClock, OwnedItem, WorkQueue};
+use keyqueue::{Clock, MockClock};
 use loom::sync::Arc;
-use loom::thread;
-use loom_tests::{Nosy, check, manual, ns, with};
+use loom_tests::{check, ns, with};
 use std::hash::{Hash, Hasher};
-use std::sync::RwLock;
 use std::time::Duration;
 
 /// The time between two tokens: a power of two, so no result is rounded.
@@ -43,25 +41,6 @@ fn bucket_never_over_admits() {
             let admitted = others.map(|other| usize::from(other.join().unwrap())).iter().sum::<usize>() + mine;
             assert_eq!(admitted, burst as usize);
             assert_eq!(bucket.try_acquire().unwrap_err().wait(), TOKEN);
-        });
-    }
-}
-
-/// The same while the clock advances by one token, which is added unless the bucket is full. A thread that has read the time
-/// before the advance does not undo it.
-#[test]
-fn bucket_never_over_admits_as_time_passes() {
-    for burst in [1, 2] {
-        check(move || {
-            let (bucket, time) = bucket(burst);
-            let others = [(); 2].map(|()| with(&bucket, |bucket| bucket.try_acquire().is_ok()));
-            time.advance(TOKEN);
-            let mine = usize::from(bucket.try_acquire().is_ok());
-            let admitted = others.map(|other| usize::from(other.join().unwrap())).iter().sum::<usize>() + mine;
-            let left = std::iter::from_fn(|| bucket.try_acquire().ok()).count();
-            // At least one call comes after the advance. If none came before it, the bucket was full, and the new token is lost.
-            assert!((1..=3).contains(&admitted));
-            assert!([burst as usize, burst as usize + 1].contains(&(admitted + left)), "{admitted}, {left} left");
         });
     }
 }
@@ -155,22 +134,6 @@ fn deduping_bucket_spends_one_token() {
     });
 }
 
-/// The key is forgotten between: its token stays spent, and a later caller reserves another one.
-#[test]
-fn token_of_a_forgotten_key_stays_spent() {
-    check(|| {
-        let (clock, _time) = Clock::mock();
-        let limiter = Arc::new(DedupingBucket::new(Bucket::with_clock(RATE, 1, clock)));
-        assert_eq!(limiter.when(&0_u64), Duration::ZERO);
-        let other = with(&limiter, |limiter| limiter.when(&1));
-        let forgetter = with(&limiter, |limiter| limiter.forget(&1));
-        let waits = sorted([limiter.when(&1), other.join().unwrap()]);
-        forgetter.join().unwrap();
-        assert!([[TOKEN, TOKEN], [TOKEN, 2 * TOKEN]].contains(&waits), "{waits:?}");
-        assert_eq!(limiter.when(&2), waits[1] + TOKEN);
-    });
-}
-
 /// Three failures of a new key at the same time: each makes the delay longer.
 #[test]
 fn when_counts_each_failure_once() {
@@ -215,43 +178,6 @@ fn bounded_limiter_keeps_its_bound() {
         assert_eq!(others.map(|other| other.join().unwrap()), [BASE; 2]);
         let counts = [1, 2, 3].map(|key| limiter.num_requeues(&key));
         assert_eq!((delay, sorted(counts), limiter.tracked_len()), (BASE, [0, 1, 1], 2));
-    });
-}
-
-/// A key fails while two others evict it: its count goes on or starts again, and from then on the key is one of the latest.
-#[test]
-fn when_races_eviction() {
-    check(|| {
-        let limiter = Arc::new(exponential().max_tracked(2));
-        assert_eq!([(); 2].map(|()| limiter.when(&1_u64)), [BASE, 2 * BASE]);
-        let other = with(&limiter, |limiter| [2, 3].map(|key| limiter.when(&key)));
-        let delay = limiter.when(&1);
-        assert_eq!(other.join().unwrap(), [BASE; 2]);
-        let counts = [1, 2, 3].map(|key| limiter.num_requeues(&key));
-        // The failure came before both, between them, or after both.
-        let orders = [(4 * BASE, [0, 1, 1]), (4 * BASE, [3, 0, 1]), (BASE, [1, 0, 1])];
-        assert!(orders.contains(&(delay, counts)), "{delay:?}, {counts:?}");
-        assert_eq!(limiter.tracked_len(), 2);
-    });
-}
-
-/// A key at the age limit is forgotten by one thread and fails in another, while a third thread's call evicts old keys: a
-/// forgotten key does not come back, and no key is lost too early.
-#[test]
-fn expiry_of_old_keys_races_forget() {
-    check(|| {
-        let (clock, time) = Clock::mock();
-        let limiter = Arc::new(exponential().clock(clock).retain_recent(8 * BASE));
-        assert_eq!(limiter.when(&1_u64), BASE);
-        time.advance(8 * BASE);
-        let other = with(&limiter, |limiter| limiter.when(&2));
-        let forgetter = with(&limiter, |limiter| limiter.forget(&1));
-        let delay = limiter.when(&1);
-        assert_eq!(other.join().unwrap(), BASE);
-        forgetter.join().unwrap();
-        let left = limiter.num_requeues(&1);
-        assert!([(BASE, 1), (2 * BASE, 0)].contains(&(delay, left)), "{delay:?}, {left} left");
-        assert_eq!((limiter.num_requeues(&2), limiter.tracked_len()), (1, 1 + left));
     });
 }
 
@@ -391,129 +317,4 @@ fn deduping_bucket_drops_without_a_lock() {
         limiter.shrink_to_fit();
         assert_eq!(limiter.tracked_len(), 0);
     });
-}
-
-/// A retry, like `requeue_after` and `requeue_with`, is one step: `stats` shows the key as processing, queued or delayed, and in
-/// one of these states only.
-#[test]
-fn retry_is_one_step() {
-    fn model(end: fn(OwnedItem<u64>) -> Added, added: Added) {
-        check(move || {
-            let queue = manual().0.build();
-            queue.add(1);
-            let item = queue.get().unwrap().into_owned();
-            let looker = with(&queue, |queue| {
-                for _ in 0..2 {
-                    let stats = queue.stats();
-                    assert_eq!(stats.processing + stats.delayed + stats.len, 1, "{stats:?}");
-                }
-            });
-            assert_eq!(end(item), added);
-            looker.join().unwrap();
-        });
-    }
-    model(OwnedItem::retry, Added::Delayed);
-    model(|item| item.requeue_after(BASE), Added::Delayed);
-    model(|item| item.requeue_with(AddOptions::new()), Added::Deferred);
-}
-
-/// A limiter that takes its queue's lock whenever it is called. If the calling thread holds the lock, the model deadlocks.
-#[derive(Default)]
-struct Looking(RwLock<Option<WorkQueue<u64>>>);
-
-impl Looking {
-    fn look(&self) -> usize {
-        self.0.read().unwrap().as_ref().unwrap().stats().delayed
-    }
-}
-
-impl RateLimiter<u64> for Looking {
-    fn when(&self, _: &u64) -> Duration {
-        self.look();
-        BASE
-    }
-
-    fn forget(&self, _: &u64) {
-        self.look();
-    }
-
-    fn num_requeues(&self, _: &u64) -> usize {
-        self.look()
-    }
-}
-
-/// W4 for limiters, which are user code.
-#[test]
-fn limiter_is_called_without_the_lock() {
-    check(|| {
-        let limiter = Arc::new(Looking::default());
-        let queue = manual().0.rate_limiter(Arc::clone(&limiter)).build();
-        *limiter.0.write().unwrap() = Some(queue.clone());
-        queue.add_all([1, 2, 3]);
-        let [a, b, c] = [(); 3].map(|()| queue.get().unwrap().into_owned());
-        let other = with(&queue, |queue| {
-            assert_eq!(queue.add_rate_limited(4), Added::Delayed);
-            assert!((1..=3).contains(&queue.num_requeues(&4)));
-            queue.forget(&4);
-        });
-        assert!(a.num_requeues() <= 1);
-        a.retry();
-        b.succeed();
-        c.requeue_after(BASE);
-        other.join().unwrap();
-        let stats = queue.stats();
-        assert_eq!((stats.delayed, stats.processing), (3, 0));
-        // Otherwise the queue and the limiter keep each other alive.
-        *limiter.0.write().unwrap() = None;
-    });
-}
-
-/// W4 for the copies of keys that the queue and the limiter make: none is dropped under the lock.
-#[test]
-fn limits_drop_keys_without_the_lock() {
-    check(|| {
-        let (builder, time) = manual::<Nosy>();
-        let queue = builder.rate_limiter(exponential()).build();
-        queue.add(Nosy(1, queue.clone()));
-        let item = queue.get().unwrap().into_owned();
-        let other = with(&queue, |queue| {
-            queue.add_rate_limited(Nosy(1, queue.clone()));
-            queue.forget(&Nosy(1, queue.clone()));
-        });
-        item.retry();
-        other.join().unwrap();
-        time.advance(4 * BASE);
-        assert_eq!(queue.turn(), 1);
-        // Otherwise the keys and the queue keep each other alive.
-        queue.get().unwrap().succeed();
-        queue.add(Nosy(2, queue.clone()));
-        let item = queue.get().unwrap();
-        queue.shut_down();
-        assert_eq!(item.retry(), Added::Rejected);
-        queue.forget(&Nosy(2, queue.clone()));
-        assert_eq!((queue.processing_len(), queue.delayed_len()), (0, 0));
-    });
-}
-
-/// A key that has failed is done while another thread forgets it: the later of the two calls frees it (I4, I10).
-#[test]
-fn failed_key_is_freed_when_done_and_forgotten() {
-    for succeed in [false, true] {
-        check(move || {
-            let (builder, time) = manual();
-            let queue = builder.rate_limiter(exponential()).build();
-            let key = std::sync::Arc::new(1_u64);
-            queue.add(key.clone());
-            queue.get().unwrap().retry();
-            time.advance(BASE);
-            assert_eq!(queue.turn(), 1);
-            let item = queue.get().unwrap().into_owned();
-            assert_eq!(item.num_requeues(), 1);
-            let worker = thread::spawn(move || if succeed { item.succeed() } else { item.done() });
-            queue.forget(&key);
-            worker.join().unwrap();
-            assert_eq!(queue.num_requeues(&key), 0);
-            assert_eq!(std::sync::Arc::strong_count(&key), 1, "the queue still has the key");
-        });
-    }
 }

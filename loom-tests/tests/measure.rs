@@ -5,9 +5,9 @@ use keyqueue::observe::{Metrics, Observer};
 use keyqueue::{Added, MockClock, WorkQueue};
 use loom::sync::Notify;
 use loom_tests::{check, manual, ns, with};
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
-use std::sync::{Arc, Mutex, RwLock};
 use std::time::Duration;
 
 /// A queue that measures, and its mock clock. With that clock every key is measured.
@@ -56,105 +56,6 @@ fn metrics_add_up() {
         _ = workers.map(|worker| worker.join().unwrap());
         adds_up(&queue);
         assert_eq!(queue.stats().unfinished_work, Some(Duration::ZERO));
-    });
-}
-
-/// An observer that takes its queue's lock at each event. (The `RwLock` is not loom's: while threads run it is only read.)
-#[derive(Default)]
-struct Observed(RwLock<Option<WorkQueue<u64>>>, EventCounts);
-
-/// The number of calls of each kind.
-#[derive(Default)]
-struct EventCounts {
-    added: AtomicUsize,
-    handed_out: AtomicUsize,
-    done: AtomicUsize,
-    given_up: AtomicUsize,
-    reported: AtomicUsize,
-}
-
-struct Handle(Arc<Observed>);
-
-impl Handle {
-    fn note(&self, counter: fn(&EventCounts) -> &AtomicUsize) {
-        let _lock_is_free = self.0.0.read().unwrap().as_ref().unwrap().stats();
-        counter(&self.0.1).fetch_add(1, Relaxed);
-    }
-}
-
-impl Observer for Handle {
-    fn added(&self, _: Added) {
-        self.note(|counts| &counts.added);
-    }
-
-    fn handed_out(&self, _: Option<Duration>) {
-        self.note(|counts| &counts.handed_out);
-    }
-
-    fn done(&self, _: Option<Duration>) {
-        self.note(|counts| &counts.done);
-    }
-
-    fn given_up(&self) {
-        self.note(|counts| &counts.given_up);
-    }
-
-    fn report(&self, _: &str, _: &Metrics) {
-        self.note(|counts| &counts.reported);
-    }
-}
-
-/// W4 for observers: none is called under the lock. And each event is reported once.
-#[test]
-fn observer_is_called_without_the_lock() {
-    check(|| {
-        let observed = Arc::new(Observed::default());
-        let (builder, time) = manual();
-        let queue = builder.observer(Handle(Arc::clone(&observed))).build();
-        *observed.0.write().unwrap() = Some(queue.clone());
-        queue.add_all([1, 2, 3, 4]); // 4 adds
-        queue.add_after(5, ns(10)); // 5
-        time.advance(ns(10));
-        let other = with(&queue, |queue| {
-            queue.get().unwrap().done(); // 1 hand-out, 1 done
-            queue.get().unwrap().give_up(); // 2, 2
-        });
-        assert_eq!(queue.turn(), 1); // 6
-        let [one, two]: [_; 2] = queue.get_many(2).try_into().unwrap(); // 4
-        one.succeed(); // 3
-        assert_eq!(two.requeue_after(ns(10)), Added::Delayed); // 4; 7
-        other.join().unwrap();
-        queue.inspect().report();
-        let EventCounts { added, handed_out, done, given_up, reported } = &observed.1;
-        let counts = [added, handed_out, done, given_up, reported].map(|count| count.load(Relaxed));
-        assert_eq!(counts, [7, 4, 4, 1, 1]);
-        // Otherwise the queue and the observer keep each other alive.
-        let _dropped_without_its_lock = observed.0.write().unwrap().take();
-    });
-}
-
-/// An observer that takes its queue's lock when a delay has expired, and then drops its handle.
-struct LooksOnce(Arc<Mutex<Option<WorkQueue<u64>>>>);
-
-impl Observer for LooksOnce {
-    fn added(&self, added: Added) {
-        if added == Added::Queued {
-            let queue = self.0.lock().unwrap().take();
-            let _lock_is_free = queue.expect("only one delay expires").stats();
-        }
-    }
-}
-
-/// W4 for the driver thread. An observer that is not called keeps its queue alive: loom reports "Arc leaked".
-#[test]
-fn driver_calls_observers_without_the_lock() {
-    check(|| {
-        let looks = Arc::default();
-        let queue = WorkQueue::builder().observer(LooksOnce(Arc::clone(&looks))).build();
-        *looks.lock().unwrap() = Some(queue.clone());
-        queue.add_after(1, ns(1));
-        queue.get().unwrap().done();
-        queue.shut_down();
     });
 }
 

@@ -1,10 +1,10 @@
 //! Slots that are freed and reused while threads add and hold keys: S1 to S3, I4, W4.
 #![cfg(loom)]
 
-use keyqueue::{TryGetError, WorkQueue};
+use keyqueue::WorkQueue;
 use loom::alloc::Track;
 use loom::thread;
-use loom_tests::{Nosy, check, rest, with};
+use loom_tests::{check, rest, with};
 use std::hash::{Hash, Hasher};
 
 /// `shrink_to_fit` races adds and a `done`: in every order the added keys are queued, each once and unchanged. Chunks and buckets
@@ -61,40 +61,6 @@ fn adds_do_not_write_the_held_key() {
             adder.join().unwrap();
         }
         assert_eq!(rest(&queue), ["a"]);
-    });
-}
-
-/// The `done` that empties the table also shrinks it. It races an add of its own key and an add of a new key.
-#[test]
-fn last_done_races_add() {
-    check(|| {
-        let queue = WorkQueue::new();
-        queue.add_all(0..8_u64);
-        let mut items = queue.get_many(8);
-        let last = items.pop().unwrap().into_owned();
-        drop(items);
-        let worker = thread::spawn(move || last.done());
-        queue.add(7);
-        queue.add(9);
-        worker.join().unwrap();
-        let mut keys = rest(&queue);
-        keys.sort_unstable();
-        assert_eq!(keys, [7, 9]);
-    });
-}
-
-/// The `done` that takes a key out of the table races an add of it: the key is queued again, once.
-#[test]
-fn done_races_add() {
-    check(|| {
-        let queue = WorkQueue::new();
-        queue.add("a".to_owned());
-        let item = queue.get().unwrap();
-        let adder = with(&queue, |queue| queue.add("a".to_owned()));
-        item.done();
-        assert_eq!(queue.get().as_deref().map(String::as_str), Some("a"));
-        adder.join().unwrap();
-        assert_eq!(queue.try_get().unwrap_err(), TryGetError::Empty);
     });
 }
 
@@ -159,25 +125,5 @@ fn drop_of_last_handle_frees_keys() {
         let holder = thread::spawn(move || item.done());
         drop(queue);
         holder.join().unwrap();
-    });
-}
-
-/// No key is dropped under the lock: not the copy of a coalesced, deferred or rejected add, and not the key that is done (W4).
-#[test]
-fn keys_are_dropped_without_the_lock() {
-    check(|| {
-        let queue = WorkQueue::new();
-        queue.add(Nosy(1, queue.clone()));
-        let adder = with(&queue, |queue| {
-            queue.add(Nosy(1, queue.clone()));
-            queue.shut_down();
-            queue.add(Nosy(1, queue.clone()));
-        });
-        queue.get().unwrap().done();
-        adder.join().unwrap();
-        while let Some(item) = queue.get() {
-            item.done();
-        }
-        assert_eq!(queue.processing_len(), 0);
     });
 }

@@ -1,7 +1,7 @@
 //! Priorities and groups: keys that are raised, groups that are full, and the first priority of a queue.
 #![cfg(loom)]
 
-use keyqueue::{AddOptions, Added, Priority, TryGetError, WorkQueue};
+use keyqueue::{AddOptions, Added, Priority, WorkQueue};
 use loom::thread::JoinHandle;
 use loom_tests::{check, with};
 
@@ -14,24 +14,6 @@ fn one_at_a_time() -> WorkQueue<u64> {
 
 fn getter(queue: &WorkQueue<u64>) -> JoinHandle<Option<u64>> {
     with(queue, |queue| queue.get().map(|item| *item))
-}
-
-/// A raise meets the get of the same key (P2, P19). A hand-out that begins after the raise has the higher priority.
-#[test]
-fn a_raise_meets_a_get() {
-    check(|| {
-        let queue = WorkQueue::new();
-        queue.add(1);
-        let raiser = with(&queue, |queue| queue.add_with(1, HIGH));
-        let priority = queue.get().unwrap().priority();
-        let added = raiser.join().unwrap();
-        match queue.try_get() {
-            Ok(item) => {
-                assert!(priority == Priority::NORMAL && added != Added::Coalesced && item.priority() == Priority::HIGH)
-            }
-            Err(_) => assert_eq!((priority, added), (Priority::HIGH, Added::Coalesced)),
-        };
-    });
 }
 
 /// The first priority of a queue comes while another thread adds and a third one gets (O1). No key is lost, and the order holds.
@@ -62,42 +44,6 @@ fn the_done_of_a_full_group_meets_a_sleeper() {
     });
 }
 
-/// Two getters, and a limit of one: they are never inside at the same time, and both get a key (P20).
-#[test]
-fn a_limit_holds_while_two_getters_take() {
-    check(|| {
-        let queue = one_at_a_time();
-        queue.add_all([1, 2]);
-        let other = with(&queue, |queue| {
-            let item = queue.get().unwrap();
-            assert_eq!(queue.processing_len(), 1);
-            *item
-        });
-        let item = queue.get().unwrap();
-        assert_eq!(queue.processing_len(), 1);
-        let mine = *item;
-        drop(item);
-        assert_eq!(mine + other.join().unwrap(), 3);
-    });
-}
-
-/// The last key of a group is taken and done while it is added again (P2, P20).
-#[test]
-fn the_last_key_of_a_group_meets_a_re_add() {
-    check(|| {
-        let queue = one_at_a_time();
-        queue.add(1);
-        let worker = with(&queue, |queue| drop(queue.get().unwrap()));
-        let added = queue.add(1);
-        worker.join().unwrap();
-        let again = queue.try_get();
-        match added {
-            Added::Coalesced => assert_eq!(again.err(), Some(TryGetError::Empty)),
-            _ => assert_eq!(*again.unwrap(), 1),
-        }
-    });
-}
-
 /// After a shut-down, getters wait while a full group has keys, and all return when it has none (P6, P20).
 #[test]
 fn getters_of_a_shut_down_queue_wait_for_full_groups() {
@@ -124,19 +70,5 @@ fn two_adds_of_a_new_key_ask_for_its_group() {
         let both = [mine, other.join().unwrap()];
         assert!(both == [Added::Queued, Added::Coalesced] || both == [Added::Coalesced, Added::Queued]);
         assert_eq!((queue.len(), queue.try_get().is_ok(), queue.try_get().is_ok()), (1, true, false));
-    });
-}
-
-/// A key with a priority comes to one of two shards, while a getter parks (W1, W2).
-#[test]
-fn an_urgent_key_meets_a_sleeper_in_each_shard() {
-    check(|| {
-        let queue = WorkQueue::builder().shards(2).build();
-        let parked = getter(&queue);
-        let adder = with(&queue, |queue| queue.add_with(1, HIGH));
-        queue.add_with(2, HIGH);
-        let first = parked.join().unwrap().unwrap();
-        adder.join().unwrap();
-        assert_eq!(first + *queue.get().unwrap(), 3);
     });
 }

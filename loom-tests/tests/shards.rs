@@ -59,20 +59,6 @@ fn adds_to_two_shards_wake_two_getters() {
     });
 }
 
-/// A thread takes the last key of one shard while the other shard gets one, and a getter sleeps (W2).
-#[test]
-fn the_last_key_is_taken_while_another_shard_gets_one() {
-    check(|| {
-        let (queue, first, second) = two_shards();
-        queue.add(first);
-        let parked = getter(&queue);
-        let adder = with(&queue, move |queue| queue.add(second));
-        let mine = queue.get().map(|item| *item).unwrap();
-        assert_eq!(sorted([mine, parked.join().unwrap()]), sorted([first, second]));
-        assert_eq!(adder.join().unwrap(), Added::Queued);
-    });
-}
-
 /// A future that is first in the list is dropped while adds to both shards wake it; the wake-up goes on to the next getter (W3).
 #[test]
 fn a_cancelled_getter_forwards_its_wake_up() {

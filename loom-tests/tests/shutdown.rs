@@ -22,20 +22,6 @@ fn shutdown_wakes_all() {
     });
 }
 
-/// An add that races the shut-down is rejected, or its key is handed out before a getter returns `None`.
-#[test]
-fn shutdown_refuses_or_hands_out() {
-    check(|| {
-        let queue = WorkQueue::new();
-        let adder = with(&queue, |queue| queue.add(1_u64));
-        queue.shut_down();
-        let handed_out = queue.get().is_some();
-        let added = adder.join().unwrap();
-        assert_eq!(added, if handed_out { Added::Queued } else { Added::Rejected });
-        assert!(queue.get().is_none());
-    });
-}
-
 /// The same for a getter that may be parked: it returns `None` only after every accepted key is handed out.
 #[test]
 fn parked_getter_gets_the_last_key() {

@@ -7,7 +7,7 @@ use loom::cell::UnsafeCell;
 use loom::future::block_on;
 use loom::sync::Arc;
 use loom::thread;
-use loom_tests::{Nosy, check, with};
+use loom_tests::{check, with};
 use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Wake, Waker};
@@ -147,26 +147,5 @@ fn shut_down_publishes_to_a_wait_for_it() {
         // SAFETY: the write comes before the shut-down.
         assert_eq!(shared.0.with(|value| unsafe { *value }), 7);
         other.join().unwrap();
-    });
-}
-
-/// No waker of a wait for the shut-down is woken or dropped under the lock: not by the shut-down, a second poll, or the drop of a future
-/// (W4).
-#[test]
-fn waits_for_the_shut_down_wake_and_drop_without_the_lock() {
-    check(|| {
-        let queue = WorkQueue::<Nosy>::new();
-        let mut waits = [(); 2].map(|()| Box::pin(queue.until_shutting_down()));
-        let mut poll = |at: usize| {
-            // The list has the only other clone.
-            let waker = Waker::from(std::sync::Arc::new(Nosy(0, queue.clone())));
-            _ = waits[at].as_mut().poll(&mut Context::from_waker(&waker));
-        };
-        poll(0);
-        poll(1);
-        let ender = with(&queue, WorkQueue::shut_down);
-        poll(0);
-        drop(waits);
-        ender.join().unwrap();
     });
 }

@@ -2,13 +2,12 @@
 #![cfg(loom)]
 
 use futures_core::Stream;
-use keyqueue::{GetAsync, GetTimeoutError, WorkQueue};
+use keyqueue::{GetTimeoutError, WorkQueue};
 use loom::future::block_on;
 use loom::thread;
-use loom_tests::{Nosy, Tally, check, with};
+use loom_tests::{Tally, check, with};
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
-use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -61,20 +60,6 @@ fn a_burst_wakes_every_getter_needed() {
     });
 }
 
-/// W2 for tasks, which are not counted between their wake-up and their poll: a burst of two keys reaches a task and a thread.
-#[test]
-fn a_task_and_a_thread_wake_each_other() {
-    check(|| {
-        let queue = WorkQueue::new();
-        let thread = getter(&queue);
-        let task = with(&queue, |queue| *block_on(queue.get_async()).unwrap());
-        queue.add_all([1, 2]);
-        let mut keys = [thread.join().unwrap(), task.join().unwrap()];
-        keys.sort_unstable();
-        assert_eq!(keys, [1, 2]);
-    });
-}
-
 /// Another thread takes the key for which a parked getter was woken (W2). The getter parks again, and the next add wakes it.
 #[test]
 fn overtaken_getter_is_woken_again() {
@@ -86,20 +71,6 @@ fn overtaken_getter_is_woken_again() {
         queue.add(2);
         let got = parked.join().unwrap();
         assert_eq!(got, if overtook { 2 } else { 1 });
-    });
-}
-
-/// A `done` that queues its dirty key wakes a parked getter, as an add does (W2).
-#[test]
-fn done_of_a_dirty_key_wakes_a_getter() {
-    check(|| {
-        let queue = WorkQueue::new();
-        queue.add(1);
-        let item = queue.get().unwrap();
-        let parked = getter(&queue);
-        queue.add(1);
-        item.done();
-        assert_eq!(parked.join().unwrap(), 1);
     });
 }
 
@@ -250,30 +221,5 @@ fn a_getter_woken_in_vain_keeps_its_position() {
         }
         drop(futures);
         overtaker.join().unwrap();
-    });
-}
-
-/// No waker is woken or dropped under the lock: not by an add, a second poll, the drop of a future, or the shut-down (W4).
-#[test]
-fn wakers_run_without_the_lock() {
-    check(|| {
-        let queue = WorkQueue::new();
-        let poll = |future: &mut Pin<Box<GetAsync<'_, Nosy>>>| {
-            let waker = Waker::from(Arc::new(Nosy(0, queue.clone())));
-            // The wait list now has the only other clone of the waker.
-            future.as_mut().poll(&mut Context::from_waker(&waker)).is_pending()
-        };
-        let mut futures = [(); 2].map(|()| Box::pin(queue.get_async()));
-        assert!(futures.iter_mut().all(poll));
-        let other = with(&queue, |queue| {
-            queue.add(Nosy(1, queue.clone()));
-            queue.shut_down();
-        });
-        let [mut first, second] = futures;
-        _ = poll(&mut first);
-        drop(second);
-        other.join().unwrap();
-        drop(first);
-        while queue.try_get().is_ok() {}
     });
 }

@@ -3,7 +3,7 @@
 
 use keyqueue::{Added, OwnedItem, UntilDirty, WorkQueue};
 use loom::future::block_on;
-use loom_tests::{Nosy, Tally, check, manual, ns, rest, with};
+use loom_tests::{Tally, check, with};
 use std::hash::Hash;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
@@ -83,43 +83,4 @@ fn leaked_watcher_is_woken_once() {
         assert_eq!(leaked.count(), usize::from(added == Added::Deferred));
         assert_eq!(queue.len(), 1);
     });
-}
-
-/// No waker of a watcher is woken or dropped under the lock: not by an add, `done`, a turn, a second poll, or the drop of a future (W4).
-#[test]
-fn watchers_are_woken_and_dropped_without_the_lock() {
-    let ways: [fn(&WorkQueue<Nosy>); 2] =
-        [|queue| _ = queue.add(Nosy(1, queue.clone())), |queue| assert_eq!(queue.turn(), 1)];
-    for dirty in ways {
-        check(move || {
-            let (queue, time) = manual();
-            let queue = queue.build();
-            let key = |key| Nosy(key, queue.clone());
-            let items = [1, 2].map(|number| held(&queue, key(number)));
-            queue.add_after(key(1), ns(10));
-            time.advance(ns(10));
-            {
-                let [of_one, of_one_too, of_two] =
-                    [&items[0], &items[0], &items[1]].map(|item| Box::pin(item.until_dirty()));
-                let mut futures = [of_one, of_one_too, of_two];
-                let mut poll = |at: usize| {
-                    let waker = Waker::from(std::sync::Arc::new(key(0)));
-                    // The list now has the only other clone of the waker.
-                    _ = self::poll(&mut futures[at], &waker);
-                };
-                (0..3).for_each(&mut poll);
-                let other = with(&queue, dirty);
-                poll(0);
-                let [_, dropped, leaked] = futures;
-                drop(dropped);
-                std::mem::forget(leaked);
-                other.join().unwrap();
-            }
-            // This wakes the waker of the leaked watcher.
-            queue.add(key(2));
-            _ = items.map(OwnedItem::done);
-            rest(&queue);
-            _ = queue.take_delayed();
-        });
-    }
 }

@@ -2,16 +2,14 @@
 #![cfg(loom)]
 
 use keyqueue::rate_limiter::ItemExponentialFailure;
-use keyqueue::{Item, Leftover, OwnedItem, WorkQueue, WorkQueueBuilder, Workers, WorkersBuilder};
+use keyqueue::{Item, OwnedItem, WorkQueue, WorkQueueBuilder, Workers, WorkersBuilder};
 use loom::cell::UnsafeCell;
 use loom::future::block_on;
 use loom::sync::Arc;
-use loom::sync::atomic::AtomicUsize;
 use loom::sync::atomic::Ordering::Relaxed;
 use loom::thread;
-use loom_tests::{check, check_full, check_panics, fail, manual, ns, pairs, with};
+use loom_tests::{check, check_full, check_panics, fail, manual, ns, with};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
 /// Whether a loop runs in a thread or as a task.
@@ -163,44 +161,6 @@ fn join_returns_after_the_handler_is_dropped() {
     }
 }
 
-/// A waker that takes the workers' lock when it is woken and when it is dropped.
-struct Nosy(Workers<u64>);
-
-impl Wake for Nosy {
-    fn wake(self: std::sync::Arc<Self>) {
-        let _lock_is_free = self.0.tally();
-    }
-}
-
-impl Drop for Nosy {
-    fn drop(&mut self) {
-        let _lock_is_free = self.0.tally();
-    }
-}
-
-/// No waker of a join is woken or dropped under the lock: not by the end of a loop, a second poll, or the drop of a future (W4).
-#[test]
-fn join_wakes_and_drops_without_the_lock() {
-    check(|| {
-        let workers = WorkQueue::<u64>::new().workers().build();
-        let only = workers.run_async(async |_: &Item<'_, u64>| ());
-        let end = {
-            let mut joins = [(); 2].map(|()| Box::pin(workers.join_async()));
-            let mut poll = |at: usize| {
-                let waker = Waker::from(std::sync::Arc::new(Nosy(workers.clone())));
-                // The list now has the only other clone of the waker.
-                _ = joins[at].as_mut().poll(&mut Context::from_waker(&waker));
-            };
-            poll(0);
-            poll(1);
-            let end = thread::spawn(move || drop(only));
-            poll(0);
-            end
-        };
-        end.join().unwrap();
-    });
-}
-
 /// A tally while a loop ends counts each run once.
 #[test]
 fn tally_counts_each_run_once() {
@@ -262,59 +222,6 @@ fn drain_ends_all_threads() {
         let tally = workers.tally();
         assert_eq!((tally.running, tally.succeeded), (0, 1));
     });
-}
-
-/// A key that is added while the loop is stopped is rejected, handled, or reported as left.
-#[test]
-fn stop_accounts_for_a_racing_add() {
-    for way in WAYS {
-        check(move || {
-            let queue = WorkQueue::new();
-            let workers = start(queue.workers(), way, |_| ());
-            let adder = with(&queue, |queue| queue.add(1));
-            let left = workers.stop();
-            workers.join();
-            let accepted = adder.join().unwrap().is_accepted();
-            assert_eq!(left.queued.len() as u64 + workers.tally().succeeded, u64::from(accepted));
-            assert!(left.processing.len() as u64 <= workers.tally().succeeded);
-            assert_eq!((queue.stats().len, queue.stats().processing), (0, 0));
-        });
-    }
-}
-
-/// A key that is added while processing and during a stop is handled again or reported as left. No key is handed out after the
-/// report.
-fn dirty_key_races_stop(way: Way, stop: fn(&Workers<u64>) -> Leftover<u64>) {
-    check(move || {
-        let queue = WorkQueue::new();
-        let [accepted, runs]: [Arc<AtomicUsize>; 2] = Default::default();
-        queue.add(1);
-        let workers = start(queue.workers(), way, {
-            let (queue, accepted, runs) = (queue.clone(), Arc::clone(&accepted), Arc::clone(&runs));
-            move |_| {
-                if runs.fetch_add(1, Relaxed) == 0 {
-                    accepted.store(usize::from(queue.add(1).is_accepted()), Relaxed);
-                }
-            }
-        });
-        let left = stop(&workers);
-        let handed_out = queue.stats().handed_out;
-        workers.join();
-        assert_eq!(queue.stats().handed_out, handed_out, "the loop was stopped");
-        let (accepted, runs) = (accepted.load(Relaxed), runs.load(Relaxed));
-        let named = left.queued.len() + left.processing.len();
-        assert!(runs + named > accepted, "accepted {accepted}, run {runs} times, {left:?}");
-        if !queue.is_empty() {
-            assert_eq!(left.processing, [1], "a key is queued and not reported");
-        }
-    });
-}
-
-#[test]
-fn stop_reports_a_key_added_while_processing() {
-    for way in WAYS {
-        dirty_key_races_stop(way, Workers::stop);
-    }
 }
 
 /// A queue with a held key, and a second queue, whose shut-down is the deadline of a drain.
@@ -426,23 +333,5 @@ fn a_remove_and_a_stop_share_what_is_left() {
         let expected: &[_] = if remover.join().unwrap() { &[1, 3] } else { &[1, 2, 3] };
         assert_eq!(queued, expected);
         assert_eq!((queue.stats().len, queue.stats().depth()), (0, 0));
-    });
-}
-
-/// Two stops at the same time report each key that is left once.
-#[test]
-fn two_stops_share_what_is_left() {
-    check(|| {
-        let queue = backing_off().build();
-        queue.add_all([1, 2]);
-        queue.add_after(3, ns(10));
-        let workers = queue.workers().build();
-        let other = with(&workers, Workers::stop);
-        let (mine, other) = (workers.stop(), other.join().unwrap());
-        let mut queued = [mine.queued, other.queued].concat();
-        queued.sort_unstable();
-        assert_eq!(queued, [1, 2]);
-        assert_eq!(pairs([mine.delayed, other.delayed].concat()), [(3, ns(10))]);
-        assert_eq!((queue.stats().len, queue.stats().processing), (0, 0));
     });
 }

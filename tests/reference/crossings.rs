@@ -4,12 +4,12 @@
 //! marked as [impossible](IMPOSSIBLE), and yet filled.
 
 use super::key::Fault;
-use super::op::{Blocking, End, Form, Goal, Op, Outcome};
+use super::op::{Op, Outcome};
 use super::plan::{Limiter, Plan};
 use super::queue::Reference;
-use keyqueue::{DelayConflict, DelayedAdd, OnPanic};
+use keyqueue::{DelayedAdd, OnPanic};
 use std::cell::RefCell;
-use std::fmt::Write;
+use std::fmt::{Debug, Write};
 
 /// The state of a key before a step.
 #[rustfmt::skip]
@@ -25,20 +25,20 @@ const SETTINGS: [&str; 14] = [
     "own limiter", "retry on panic", "max retries",
 ];
 
-/// The steps. An outcome of a handler counts when its loop applies it.
+/// The steps, by the names of `op.rs`. An outcome of a handler counts when its loop applies it.
 #[rustfmt::skip]
 const STEPS: [&str; 66] = [
-    "add", "add_all", "add_after", "add_with now", "add_with earliest", "add_with replace", "add_with keep", "add_with limited",
-    "add_rate_limited", "cancel", "remove", "forget", "take_where", "take_delayed", "look",
-    "try_get", "try_get_owned", "get_timeout", "get", "get_owned", "get_many", "work",
-    "done", "drop", "unwind", "succeed", "give_up", "retry", "requeue_after", "requeue_with", "into_owned",
-    "wait for an item", "wait for an owned item", "wait until idle", "wait until drained", "wait for the shut-down",
-    "wait until workers are drained", "wait until joined", "wait until dirty", "poll", "drop a waiter",
-    "start a loop", "poll a loop", "drop a loop",
-    "outcome success", "outcome requeue_after", "outcome requeue_with", "outcome retry", "outcome failed", "outcome retry_after",
-    "outcome give_up", "outcome panic",
-    "stop", "drain_timeout of workers", "advance", "turn", "shut_down", "drain_timeout", "wait_idle_timeout",
-    "wait_idle", "shut_down_with_drain", "join", "drain of workers", "shrink_to_fit", "repeat", "finish",
+    "Add", "AddAll", "AddAfter", "AddWith now", "AddWith EarliestWins", "AddWith Replace", "AddWith KeepExisting", "AddWith limited",
+    "AddRateLimited", "Cancel", "Remove", "Forget", "TakeWhere", "TakeDelayed", "Look",
+    "Get Try", "Get TryOwned", "Get Timeout", "Get Get", "Get Owned", "GetMany", "Work",
+    "End Done", "End Drop", "End Unwind", "End Succeed", "End GiveUp", "End Retry", "End RequeueAfter", "End RequeueWith", "IntoOwned",
+    "Wait Item", "Wait OwnedItem", "Wait Idle", "Wait Drained", "Wait ShuttingDown",
+    "Wait WorkersDrained", "Wait Joined", "WaitDirty", "Poll", "DropWaiter",
+    "StartLoop", "PollLoop", "DropLoop",
+    "Finish Success", "Finish RequeueAfter", "Finish RequeueWith", "Finish Retry", "Finish Failed", "Finish RetryAfter",
+    "Finish GiveUp", "Finish Panic",
+    "Stop", "DrainWorkers", "Advance", "Turn", "ShutDown", "DrainTimeout", "IdleTimeout",
+    "Block WaitIdle", "Block Drain", "Block Join", "Block DrainWorkers", "ShrinkToFit", "Repeat", "Finish",
 ];
 
 const HELD: [&str; 6] = [
@@ -64,9 +64,10 @@ struct Never {
 const IMPOSSIBLE: [Never; 7] = [
     Never {
         steps: &[
-            "done", "drop", "unwind", "succeed", "give_up", "retry", "requeue_after", "requeue_with", "into_owned", "wait until dirty",
-            "outcome success", "outcome requeue_after", "outcome requeue_with", "outcome retry", "outcome failed", "outcome retry_after",
-            "outcome give_up", "outcome panic",
+            "End Done", "End Drop", "End Unwind", "End Succeed", "End GiveUp", "End Retry", "End RequeueAfter",
+            "End RequeueWith", "IntoOwned", "WaitDirty",
+            "Finish Success", "Finish RequeueAfter", "Finish RequeueWith", "Finish Retry", "Finish Failed", "Finish RetryAfter",
+            "Finish GiveUp", "Finish Panic",
         ],
         states: &HELD, not: true, settings: &[],
         because: "only the holder has the item, which the call consumes or borrows",
@@ -80,89 +81,83 @@ const IMPOSSIBLE: [Never; 7] = [
         because: "an add waits for a delay with DelayedAdd::Strict alone",
     },
     Never {
-        steps: &["wait_idle"], not: true, settings: &[],
+        steps: &["Block WaitIdle"], not: true, settings: &[],
         states: &["absent", "failed", "shut down, absent", "shut down, delayed"],
         because: "the call would block: the queue is not idle",
     },
     Never {
-        steps: &["shut_down_with_drain"], not: true, settings: &[],
+        steps: &["Block Drain"], not: true, settings: &[],
         states: &["absent", "failed", "delayed", "delayed, and an add waits", "shut down, absent", "shut down, delayed"],
         because: "the call would block: the queue is not drained",
     },
     Never {
-        steps: &["drain of workers"], not: false, settings: &[],
+        steps: &["Block DrainWorkers"], not: false, settings: &[],
         states: &[
             "queued", "queued, delayed", "queued in a full group", "processing", "processing, dirty", "processing, delayed",
             "processing, dirty, delayed",
         ],
         because: "the call would block: the workers are not stopped, and the queue is not drained",
     },
-    Never { steps: &["repeat", "finish"], states: &[], not: false, settings: &[], because: "no calls of the queue, but of steps" },
+    Never { steps: &["Repeat", "Finish"], states: &[], not: false, settings: &[], because: "no calls of the queue, but of steps" },
 ];
 
 const ADDS: [&str; 9] = [
-    "add",
-    "add_all",
-    "add_after",
-    "add_with now",
-    "add_with earliest",
-    "add_with replace",
-    "add_with keep",
-    "add_with limited",
-    "add_rate_limited",
+    "Add",
+    "AddAll",
+    "AddAfter",
+    "AddWith now",
+    "AddWith EarliestWins",
+    "AddWith Replace",
+    "AddWith KeepExisting",
+    "AddWith limited",
+    "AddRateLimited",
 ];
-const LOOK_UPS: [&str; 3] = ["cancel", "remove", "forget"];
-const GETS: [&str; 7] = ["try_get", "try_get_owned", "get_timeout", "get", "get_owned", "get_many", "work"];
+const LOOK_UPS: [&str; 3] = ["Cancel", "Remove", "Forget"];
+const GETS: [&str; 7] = ["Get Try", "Get TryOwned", "Get Timeout", "Get Get", "Get Owned", "GetMany", "Work"];
 const ENDS: [&str; 10] = [
-    "done",
-    "drop",
-    "unwind",
-    "succeed",
-    "give_up",
-    "retry",
-    "requeue_after",
-    "requeue_with",
-    "drop a waiter",
-    "drop a loop",
+    "End Done",
+    "End Drop",
+    "End Unwind",
+    "End Succeed",
+    "End GiveUp",
+    "End Retry",
+    "End RequeueAfter",
+    "End RequeueWith",
+    "DropWaiter",
+    "DropLoop",
 ];
-const STOPS: [&str; 5] =
-    ["stop", "drain_timeout of workers", "wait until workers are drained", "drain of workers", "poll"];
+const STOPS: [&str; 5] = ["Stop", "DrainWorkers", "Wait WorkersDrained", "Block DrainWorkers", "Poll"];
 
 /// The steps in which code of the user is called, and can panic. In no other step does it.
 const CALLED: [(Fault, &[&[&str]]); Fault::ALL.len()] = [
-    (Fault::Eq, &[&ADDS, &LOOK_UPS, &STOPS, &["take_where"]]),
-    (Fault::Hash, &[&ADDS, &LOOK_UPS, &STOPS, &["take_where"]]),
+    (Fault::Eq, &[&ADDS, &LOOK_UPS, &STOPS, &["TakeWhere"]]),
+    (Fault::Hash, &[&ADDS, &LOOK_UPS, &STOPS, &["TakeWhere"]]),
     (Fault::Borrow, &[&LOOK_UPS]),
-    (Fault::Clone, &[&STOPS, &["take_where", "take_delayed", "look", "poll a loop"]]),
-    (Fault::Drop, &[&ADDS, &LOOK_UPS, &ENDS, &STOPS, &["take_where", "look", "poll a loop", "work"]]),
+    (Fault::Clone, &[&STOPS, &["TakeWhere", "TakeDelayed", "Look", "PollLoop"]]),
+    (Fault::Drop, &[&ADDS, &LOOK_UPS, &ENDS, &STOPS, &["TakeWhere", "Look", "PollLoop", "Work"]]),
     (Fault::Group, &[&ADDS]),
     (Fault::Weight, &[&ADDS]),
-    (Fault::Predicate, &[&["take_where"]]),
-    (Fault::Iterator, &[&["add_all"]]),
+    (Fault::Predicate, &[&["TakeWhere"]]),
+    (Fault::Iterator, &[&["AddAll"]]),
     (
         Fault::Limiter,
         &[
             &[
-                "add_with limited",
-                "add_rate_limited",
-                "forget",
-                "unwind",
-                "succeed",
-                "give_up",
-                "retry",
-                "requeue_after",
+                "AddWith limited",
+                "AddRateLimited",
+                "Forget",
+                "End Unwind",
+                "End Succeed",
+                "End GiveUp",
+                "End Retry",
+                "End RequeueAfter",
             ],
-            &["requeue_with", "poll a loop"],
+            &["End RequeueWith", "PollLoop"],
         ],
     ),
     (
         Fault::Observer,
-        &[
-            &ADDS,
-            &GETS,
-            &ENDS,
-            &["cancel", "wait for an item", "wait for an owned item", "poll", "start a loop", "poll a loop", "turn"],
-        ],
+        &[&ADDS, &GETS, &ENDS, &["Cancel", "Wait Item", "Wait OwnedItem", "Poll", "StartLoop", "PollLoop", "Turn"]],
     ),
     (
         Fault::Waker,
@@ -171,20 +166,12 @@ const CALLED: [(Fault, &[&[&str]]); Fault::ALL.len()] = [
             &GETS,
             &ENDS,
             &STOPS,
-            &[
-                "cancel",
-                "remove",
-                "take_where",
-                "take_delayed",
-                "wait for an item",
-                "wait for an owned item",
-                "wait until drained",
-            ],
-            &["start a loop", "poll a loop", "turn", "shut_down", "drain_timeout", "shut_down_with_drain"],
+            &["Cancel", "Remove", "TakeWhere", "TakeDelayed", "Wait Item", "Wait OwnedItem", "Wait Drained"],
+            &["StartLoop", "PollLoop", "Turn", "ShutDown", "DrainTimeout", "Block Drain"],
         ],
     ),
-    (Fault::Handler, &[&["start a loop", "poll a loop"]]),
-    (Fault::Hook, &[&["poll a loop"]]),
+    (Fault::Handler, &[&["StartLoop", "PollLoop"]]),
+    (Fault::Hook, &[&["PollLoop"]]),
 ];
 
 /// How often each cell was filled: steps by states by settings; and panics by steps.
@@ -206,92 +193,31 @@ fn place(of: &[&str], name: &str) -> usize {
     of.iter().position(|other| *other == name).unwrap_or_else(|| panic!("no such row: {name}"))
 }
 
+/// What stands before the first bracket: the name of a variant.
+fn name(of: &impl Debug) -> String {
+    let mut text = format!("{of:?}");
+    text.truncate(text.find(['(', ' ']).unwrap_or(text.len()));
+    text
+}
+
 /// The row of a step.
-pub(crate) fn step(op: &Op) -> &'static str {
+pub(crate) fn step(op: &Op) -> String {
     match op {
-        Op::Add(_) => "add",
-        Op::AddAll(_) => "add_all",
-        Op::AddAfter(..) => "add_after",
-        Op::AddWith(_, how) if how.rate_limited => "add_with limited",
-        Op::AddWith(_, how) if how.after.is_none() => "add_with now",
-        Op::AddWith(_, how) => match how.conflict {
-            DelayConflict::Replace => "add_with replace",
-            DelayConflict::KeepExisting => "add_with keep",
-            _ => "add_with earliest",
-        },
-        Op::AddRateLimited(_) => "add_rate_limited",
-        Op::Cancel(_) => "cancel",
-        Op::Remove(_) => "remove",
-        Op::Forget(_) => "forget",
-        Op::TakeWhere(_) => "take_where",
-        Op::TakeDelayed => "take_delayed",
-        Op::Look => "look",
-        Op::Get(form) => match form {
-            Form::Try => "try_get",
-            Form::TryOwned => "try_get_owned",
-            Form::Timeout => "get_timeout",
-            Form::Get => "get",
-            Form::Owned => "get_owned",
-        },
-        Op::GetMany(_) => "get_many",
-        Op::Work(..) => "work",
-        Op::Repeat(..) | Op::Fault(..) | Op::Crowd(..) => "repeat",
-        Op::End(_, end) => match end {
-            End::Done => "done",
-            End::Drop => "drop",
-            End::Unwind => "unwind",
-            End::Succeed => "succeed",
-            End::GiveUp => "give_up",
-            End::Retry => "retry",
-            End::RequeueAfter(_) => "requeue_after",
-            End::RequeueWith(_) => "requeue_with",
-        },
-        Op::IntoOwned(_) => "into_owned",
-        Op::Wait(goal) => match goal {
-            Goal::Item => "wait for an item",
-            Goal::OwnedItem => "wait for an owned item",
-            Goal::Idle => "wait until idle",
-            Goal::Drained => "wait until drained",
-            Goal::ShuttingDown => "wait for the shut-down",
-            Goal::WorkersDrained => "wait until workers are drained",
-            Goal::Joined => "wait until joined",
-        },
-        Op::WaitDirty(_) => "wait until dirty",
-        Op::Poll(_) => "poll",
-        Op::DropWaiter(_) => "drop a waiter",
-        Op::StartLoop => "start a loop",
-        Op::Finish(..) => "finish",
-        Op::PollLoop(_) => "poll a loop",
-        Op::DropLoop(_) => "drop a loop",
-        Op::Stop => "stop",
-        Op::DrainWorkers => "drain_timeout of workers",
-        Op::Advance(_) => "advance",
-        Op::Turn => "turn",
-        Op::ShutDown => "shut_down",
-        Op::DrainTimeout => "drain_timeout",
-        Op::IdleTimeout => "wait_idle_timeout",
-        Op::Block(call) => match call {
-            Blocking::WaitIdle => "wait_idle",
-            Blocking::Drain => "shut_down_with_drain",
-            Blocking::Join => "join",
-            Blocking::DrainWorkers => "drain of workers",
-        },
-        Op::ShrinkToFit => "shrink_to_fit",
+        Op::AddWith(_, how) if how.rate_limited => "AddWith limited".into(),
+        Op::AddWith(_, how) if how.after.is_none() => "AddWith now".into(),
+        Op::AddWith(_, how) => format!("AddWith {:?}", how.conflict),
+        Op::Repeat(..) | Op::Fault(..) | Op::Crowd(..) => "Repeat".into(),
+        Op::Get(form) => format!("Get {form:?}"),
+        Op::End(_, end) => format!("End {}", name(end)),
+        Op::Wait(goal) => format!("Wait {goal:?}"),
+        Op::Block(call) => format!("Block {call:?}"),
+        op => name(op),
     }
 }
 
 /// The row of an outcome.
-pub(crate) fn outcome(outcome: &Outcome) -> &'static str {
-    match outcome {
-        Outcome::Success => "outcome success",
-        Outcome::RequeueAfter(_) => "outcome requeue_after",
-        Outcome::RequeueWith(_) => "outcome requeue_with",
-        Outcome::Retry => "outcome retry",
-        Outcome::Failed => "outcome failed",
-        Outcome::RetryAfter(_) => "outcome retry_after",
-        Outcome::GiveUp => "outcome give_up",
-        Outcome::Panic => "outcome panic",
-    }
+pub(crate) fn outcome(outcome: &Outcome) -> String {
+    format!("Finish {}", name(outcome))
 }
 
 fn state(reference: &Reference, key: u8) -> &'static str {

@@ -1,8 +1,12 @@
 //! The keys of a run: few, so that calls meet on one key. Each owns memory, and the keys that are alive are counted.
+//!
+//! And the code of the user that a call runs: it panics on demand, and it uses the queue each time, so no lock may be held then (P17).
 
+use keyqueue::{WorkQueue, Workers};
 use std::borrow::Borrow;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::hash::{Hash, Hasher};
+use std::panic::catch_unwind;
 
 /// The number of keys that steps name. Those of a crowd come after them.
 pub(crate) const KEYS: u8 = 12;
@@ -11,6 +15,48 @@ thread_local! {
     static ALIVE: Cell<i64> = const { Cell::new(0) };
     static FAULT: Cell<Option<(Fault, u8)>> = const { Cell::new(None) };
     static STRUCK: Cell<Option<Strike>> = const { Cell::new(None) };
+    /// What the code of the user uses, while a call runs.
+    static USED: RefCell<Option<(WorkQueue<Key>, Workers<Key>)>> = const { RefCell::new(None) };
+    static IS_CALLED: Cell<bool> = const { Cell::new(false) };
+    static WAS_LOCKED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// From now on, until the result is dropped, the code of the user uses this queue and these workers.
+pub(crate) fn uses(queue: &WorkQueue<Key>, workers: &Workers<Key>) -> impl Drop {
+    struct Uses;
+    impl Drop for Uses {
+        fn drop(&mut self) {
+            drop(USED.take());
+        }
+    }
+    USED.set(Some((queue.clone(), workers.clone())));
+    Uses
+}
+
+/// Makes a call of the queue.
+pub(crate) fn called<T>(call: impl FnOnce() -> T) -> T {
+    struct Ends;
+    impl Drop for Ends {
+        fn drop(&mut self) {
+            IS_CALLED.set(false);
+        }
+    }
+    IS_CALLED.set(true);
+    let _ends = Ends;
+    call()
+}
+
+/// Takes each lock of the queue and of its workers. In a debug build a thread that holds one panics, which is noted here.
+pub(crate) fn look() {
+    let look = || USED.with_borrow(|used| used.as_ref().map(|(queue, workers)| (queue.stats(), workers.tally())));
+    if IS_CALLED.get() && catch_unwind(look).is_err() {
+        WAS_LOCKED.set(true);
+    }
+}
+
+/// Whether a call has run code of the user under a lock.
+pub(crate) fn was_locked() -> bool {
+    WAS_LOCKED.take()
 }
 
 /// Code of the user in which a call can panic.
@@ -114,6 +160,10 @@ pub(crate) fn strike(here: Fault) {
 }
 
 pub(crate) fn strike_at(here: Fault, at: u8) {
+    // These may run under a lock, as the docs say.
+    if !matches!(here, Fault::Eq | Fault::Borrow | Fault::Clone) {
+        look();
+    }
     if let Some((fault, nth)) = FAULT.get()
         && fault == here
     {

@@ -195,11 +195,22 @@ impl Reference {
         self.unlimited[usize::from(key)]
     }
 
-    /// The number of keys whose failures the queue counts.
+    /// The queue counts failures of this key.
+    fn is_failing(&self, key: u8) -> bool {
+        self.unlimited(key) > 0 || !self.plan.has_own_counts() && self.num_requeues(key) > 0
+    }
+
     pub(crate) fn failing(&self) -> usize {
-        let is_counted =
-            |key: &u8| self.unlimited(*key) > 0 || !self.plan.has_own_counts() && self.num_requeues(*key) > 0;
-        self.all().filter(is_counted).count()
+        self.all().filter(|key| self.is_failing(*key)).count()
+    }
+
+    /// The number of keys that the queue has.
+    pub(crate) fn present(&self) -> usize {
+        let is_present = |key: &u8| {
+            let State { dirty, processing, delay, .. } = self.look(*key);
+            *dirty || *processing || delay.is_some() || self.is_failing(*key)
+        };
+        self.all().filter(is_present).count()
     }
 
     // ---- adds ----

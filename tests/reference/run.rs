@@ -6,11 +6,12 @@
 
 use super::crossings;
 use super::events::{EVENTS, Event, Events};
-use super::key::{Fault, KEYS, Key, Name, Strike, alive};
+use super::key::{Fault, KEYS, Key, Name, Strike, alive, uses};
 use super::op::{Blocking, End, Form, Goal, How, Op, Span};
 use super::plan::Plan;
 use super::queue::{Delayed, NEVER, Reference};
 use hand_outs::{Held, each};
+use keyqueue::observe::Runs;
 use keyqueue::{AddOptions, DelayedKey, DrainTimeoutError, Item, MockClock, WorkQueue, Workers};
 use std::future::Future;
 use std::pin::Pin;
@@ -44,8 +45,10 @@ pub(crate) fn run(plan: &Plan, ops: &[Op]) {
             .on_panic(move |_, _| panic.hook(Event::HookPanic))
             .on_give_up(move |_, _| give_up.hook(Event::HookGiveUp))
             .build();
+        let _uses = uses(&queue, &workers);
         let mut run = Run {
             plan,
+            before,
             events,
             queue: &queue,
             workers: &workers,
@@ -56,6 +59,7 @@ pub(crate) fn run(plan: &Plan, ops: &[Op]) {
             loops: Vec::new(),
             refused: Vec::new(),
             tally: Tally::default(),
+            runs: Runs::default(),
             hooks: [0; 3],
             starts: 0,
             stopped: false,
@@ -82,6 +86,8 @@ pub(crate) fn run(plan: &Plan, ops: &[Op]) {
 
 struct Run<'q> {
     plan: &'q Plan,
+    /// The keys that were alive before.
+    before: i64,
     events: Events,
     queue: &'q WorkQueue<Key>,
     workers: &'q Workers<Key>,
@@ -93,6 +99,7 @@ struct Run<'q> {
     /// Keys whose retries were refused, and that no stop has returned.
     refused: Vec<u8>,
     tally: Tally,
+    runs: Runs,
     /// How often the hooks were to be called: `on_error`, `on_panic`, `on_give_up`.
     hooks: [u64; 3],
     /// The number of loops that were started.
@@ -169,9 +176,10 @@ impl<'q> Run<'q> {
             self.fault = Some((*kind, *nth));
             return;
         }
-        crossings::begins(crossings::step(op));
+        let step = crossings::step(op);
+        crossings::begins(&step);
         if let Some(keys) = self.keys_of(op) {
-            crossings::meets(crossings::step(op), &keys, self.plan, &self.reference);
+            crossings::meets(&step, &keys, self.plan, &self.reference);
         }
         let aside = self.fault.take_if(|(fault, _)| !Self::may_panic(self.plan, *fault, op));
         self.make(op);

@@ -148,6 +148,8 @@ pub(crate) fn rare_lives() {
     run(&own, &[&fails[..], &forgets[..]].concat());
     let refuses = [Op::StartLoop, Op::Add(0), Op::PollLoop(0), Op::ShutDown, Op::Finish(0, Outcome::Retry)];
     run(&plan, &[&refuses[..], &[Op::Fault(Fault::Clone, 0), Op::PollLoop(0)]].concat());
+    // A task that waits until its key is dirty is polled again, with another waker.
+    run(&plan, &[Op::Add(0), Op::Get(Form::Try), Op::WaitDirty(0), Op::Poll(0)]);
     // At the last instant a delay that has expired is set again.
     run(&plan, &[Op::AddAfter(0, TEN), Op::Advance(Span::Never), Op::Fault(Fault::Clone, 0), Op::TakeDelayed]);
     let fault = Op::Fault(Fault::Observer, 0);

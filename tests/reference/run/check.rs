@@ -5,13 +5,15 @@ use super::waiters::Until;
 use super::workers::{At, Tally};
 use super::{Run, nanos, sorted, triples};
 use crate::reference::events::{EVENTS, Event};
-use crate::reference::key::Key;
+use crate::reference::key::{Key, alive, was_locked};
 use crate::reference::op::Goal;
+use crate::reference::plan::Limiter;
 use crate::reference::queue::{Counts, NEVER};
 use std::time::Duration;
 
 impl Run<'_> {
     pub(super) fn check(&mut self) {
+        assert!(!was_locked(), "P17: code of the user was called under a lock");
         let (queue, reference, stats) = (self.queue, &self.reference, self.queue.stats());
         let (len, processing, delayed) = (reference.queued(), reference.processing(), reference.delayed());
         assert_eq!((queue.len(), queue.is_empty(), stats.len), (len, len == 0, len));
@@ -41,6 +43,11 @@ impl Run<'_> {
         assert_eq!(stats.failing, reference.failing(), "failing");
         for key in reference.all() {
             assert_eq!(queue.num_requeues(&Key::new(key)), reference.num_requeues(key), "of key {key}");
+        }
+        // Limiters of the crate that the queue cannot replace have clones of their own.
+        if self.plan.limiter != Limiter::Composed {
+            let expected = reference.present() + self.refused.len();
+            assert_eq!(alive() - self.before, expected as i64, "each key is kept once, while something needs it (P15)");
         }
         self.check_held();
         self.check_waiters();
@@ -75,9 +82,7 @@ impl Run<'_> {
                 assert_eq!(histogram.buckets().map(|(_, count)| count).sum::<u64>(), count);
             }
         }
-        let runs = metrics.runs;
-        let ended = (self.tally.succeeded, self.tally.failed);
-        assert_eq!((runs.success + runs.requeue, runs.error + runs.give_up + runs.panic), ended, "runs");
+        assert_eq!(metrics.runs, self.runs, "runs");
         let listed = inspect.processing_keys();
         assert!(listed.is_sorted_by(|one, next| one.elapsed >= next.elapsed), "longest first");
         let listed: Vec<_> = listed.iter().map(|listed| (listed.key.number(), listed.elapsed)).collect();

@@ -13,7 +13,7 @@
 
 use super::Run;
 use crate::reference::events::Event;
-use crate::reference::key::{Fault, Strike, arm, disarm};
+use crate::reference::key::{Fault, Strike, arm, called, disarm};
 use crate::reference::op::Op;
 use crate::reference::plan::{Limiter, Plan};
 use crate::reference::queue::Reference;
@@ -23,9 +23,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 impl Run<'_> {
     /// Makes a call of the queue, in which the fault that is set may strike. `Err`: the call has passed the panic on.
     pub(super) fn call<T>(&mut self, call: impl FnOnce() -> T) -> Result<T, Fault> {
-        let Some((fault, nth)) = self.fault else { return Ok(call()) };
+        let Some((fault, nth)) = self.fault else { return Ok(called(call)) };
         arm(fault, nth);
-        let end = catch_unwind(AssertUnwindSafe(call));
+        let end = catch_unwind(AssertUnwindSafe(|| called(call)));
         self.struck = disarm();
         if self.struck.is_some() {
             self.fault = None;

@@ -2,7 +2,7 @@
 
 use super::Run;
 use super::hand_outs::Held;
-use crate::reference::key::{Fault, Key, has_struck, strike};
+use crate::reference::key::{Fault, Key, has_struck, look, strike};
 use crate::reference::op::Goal;
 use keyqueue::Leftover;
 use std::future::Future;
@@ -18,16 +18,30 @@ pub(super) struct Flag {
     panicked: AtomicBool,
 }
 
-impl Wake for Flag {
+/// The waker. It is code of the user when it is woken, and when it is dropped: the list has the last clone of it.
+struct Wakes(Arc<Flag>);
+
+impl Wake for Wakes {
     fn wake(self: Arc<Self>) {
-        self.woken.store(true, Ordering::Relaxed);
+        let flag = &self.0;
+        flag.woken.store(true, Ordering::Relaxed);
         let before = has_struck();
-        let _guard = OnDrop(|| self.panicked.store(has_struck() && !before, Ordering::Relaxed));
+        let _guard = OnDrop(|| flag.panicked.store(has_struck() && !before, Ordering::Relaxed));
         strike(Fault::Waker);
     }
 }
 
+impl Drop for Wakes {
+    fn drop(&mut self) {
+        look();
+    }
+}
+
 impl Flag {
+    pub(super) fn waker(self: &Arc<Self>) -> Waker {
+        Waker::from(Arc::new(Wakes(Arc::clone(self))))
+    }
+
     pub(super) fn is_set(&self) -> bool {
         self.woken.load(Ordering::Relaxed)
     }
@@ -123,7 +137,7 @@ impl<'q> Run<'q> {
     pub(super) fn poll(&mut self, mut waiter: Waiter<'q>) {
         let is_due = self.is_due(waiter.until);
         waiter.flag = Arc::default();
-        let waker = Waker::from(Arc::clone(&waiter.flag));
+        let waker = waiter.flag.waker();
         let polled = self.call(|| waiter.future.as_mut().poll(&mut Context::from_waker(&waker)));
         let polled = match polled {
             Ok(polled @ Poll::Ready(Answer::Left(_))) => polled,

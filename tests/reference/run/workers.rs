@@ -12,7 +12,7 @@ use std::future::{Future, poll_fn};
 use std::panic::resume_unwind;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 /// Where a loop of workers is.
@@ -101,7 +101,7 @@ impl<'q> Run<'q> {
         let mut own = self.loops.remove(at);
         own.flag = Arc::default();
         let outcome = own.script.outcome.lock().unwrap().as_ref().map(|(name, _)| name.clone());
-        let waker = Waker::from(Arc::clone(&own.flag));
+        let waker = own.flag.waker();
         let polled = self.call(|| own.future.as_mut().poll(&mut Context::from_waker(&waker)).is_ready());
         let ended = polled.expect("a loop passes no panic on");
         let started = std::mem::take(&mut *own.script.started.lock().unwrap());
@@ -151,7 +151,7 @@ impl<'q> Run<'q> {
     /// Applies an outcome, with the panic that has happened meanwhile. The workers count each. After one that passed through the end of the
     /// hand-out, the loop gives way.
     fn apply_with_panic(&mut self, key: u8, outcome: &Outcome) -> bool {
-        crossings::meets(crossings::outcome(outcome), &[key], self.plan, &self.reference);
+        crossings::meets(&crossings::outcome(outcome), &[key], self.plan, &self.reference);
         let Some(Strike { fault, at }) = self.struck else {
             self.apply(key, outcome);
             return false;
@@ -186,6 +186,7 @@ impl<'q> Run<'q> {
     /// What a loop does after its handler.
     pub(super) fn apply(&mut self, key: u8, outcome: &Outcome) {
         let limited = How { rate_limited: true, ..How::new() };
+        let given_up = self.tally.given_up;
         match outcome {
             Outcome::Success => {
                 self.tally.succeeded += 1;
@@ -229,6 +230,14 @@ impl<'q> Run<'q> {
                 self.retry(key, &limited, delay);
             }
         }
+        // A run that panics counts as that, also if its key is given up.
+        *match outcome {
+            Outcome::Success => &mut self.runs.success,
+            Outcome::RequeueAfter(_) | Outcome::RequeueWith(_) => &mut self.runs.requeue,
+            Outcome::Panic => &mut self.runs.panic,
+            _ if self.tally.given_up > given_up => &mut self.runs.give_up,
+            _ => &mut self.runs.error,
+        } += 1;
     }
 
     pub(super) fn retry(&mut self, key: u8, limited: &How, delay: u64) {
