@@ -174,7 +174,7 @@ impl Run {
         assert!(self.keys.order.is_ordered() || self.keys.order.ready(false) == self.plain.queued.len());
         assert_eq!(self.keys.order.front(true).map(|front| front.0), self.plain.top());
         for ahead in [0, 1, 4] {
-            let next = self.keys.order.upcoming(ahead);
+            let next = self.keys.order.upcoming(ahead, self.keys.order.is_ordered());
             assert!(next.is_none_or(|key| self.keys.place(key).is_some()), "{next:?} is not queued");
         }
     }
