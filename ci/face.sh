@@ -42,8 +42,11 @@ face() {
                 next if $what =~ /^impl\b.* (Freeze|UnsafeUnpin|StructuralPartialEq) for /; # not stable
                 push @lines, $indent . $what;
             }
-            @lines = grep { /\S/ } @lines;
-            print "\n## $ARGV\n", map { "$_\n" } @lines if @lines;
+            my @blocks; # an `impl` with its items, in the order of their text: versions of rustdoc have orders of their own
+            for (grep { /\S/ } @lines) { if (@blocks && /^\s/) { $blocks[-1] .= "\n$_" } else { push @blocks, $_ } }
+            my @impls = sort grep { /^(unsafe )?impl\b/ } @blocks;
+            @blocks = ((grep { !/^(unsafe )?impl\b/ } @blocks), @impls);
+            print "\n## $ARGV\n", map { "$_\n" } @blocks if @blocks;
         ' "$docs/doc/keyqueue/$page" | sed "s|^## .*|## ${page#./}|"
     done
 }

@@ -73,6 +73,7 @@ struct TroubledWatch {
 impl Watch for TroubledWatch {
     async fn next(&mut self) -> Result<keyqueue_fleet::store::Change, StoreError> {
         let panics = &self.troubled.panics;
+        #[allow(deprecated, reason = "its new name is newer than Rust 1.85")]
         if panics.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok() {
             panic!("the store's code panics");
         }

@@ -313,6 +313,7 @@ mod tests {
 
     /// A report is a step of the driver. A drain makes it, too.
     #[test]
+    #[cfg_attr(miri, ignore = "bounds by the clock how often a thread reports")]
     fn a_drain_reports_in_place_of_the_driver() {
         struct Reports(std::sync::Arc<AtomicUsize>);
         impl Observer for Reports {

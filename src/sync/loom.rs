@@ -10,7 +10,7 @@ pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize
 pub(crate) use loom::sync::MutexGuard;
 pub(super) use loom::sync::atomic::fence;
 pub(super) use loom::sync::{Condvar, Mutex as ParkMutex, MutexGuard as ParkGuard};
-pub(crate) use loom::thread::JoinHandle;
+pub(crate) use loom::thread::{JoinHandle, current as current_thread};
 use std::cell::Cell;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};

@@ -253,6 +253,7 @@ impl MockClock {
         let by = nanos(by);
         let later = |now: u64| Some(now.saturating_add(by).min(LATEST));
         // AcqRel: pairs with the Acquire in `now`, and with other calls of this. The update is never refused. **Linearization point of an advance.**
+        #[allow(deprecated, reason = "its new name is newer than Rust 1.85")]
         let _was = self.0.now.fetch_update(Ordering::AcqRel, Ordering::Acquire, later);
         // Under the lock, as all of them are threads: no foreign code runs when a thread is unparked (P17).
         self.0.subscribers.lock().iter().for_each(Waiter::unpark);

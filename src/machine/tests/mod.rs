@@ -24,11 +24,17 @@ fn setting(name: &str) -> Option<u64> {
 
 #[test]
 fn random_lives() {
+    if cfg!(miri) {
+        // They are short, and together saw the 29 kinds of answers that 200 lives saw.
+        swarm::lives([32, 54, 55, 152, 197].into_iter());
+        let seen = run::seen();
+        assert!(seen.len() > 25, "other lives would see more: {seen:?}");
+        return;
+    }
     let time = Duration::from_secs(setting("MACHINE_SECONDS").unwrap_or(1));
     let first = setting("MACHINE_SEED").unwrap_or(0);
     let (mut lives, start) = (0, Instant::now());
-    let at_least = if cfg!(miri) { 20 } else { 300 };
-    while lives < at_least || start.elapsed() < time {
+    while lives < 300 || start.elapsed() < time {
         swarm::lives(first + lives..first + lives + 20);
         lives += 20;
     }
@@ -37,7 +43,7 @@ fn random_lives() {
 
 #[test]
 fn all_short_lives() {
-    let length = setting("MACHINE_WORDS").unwrap_or(if cfg!(miri) { 2 } else { 3 }) as u32;
+    let length = setting("MACHINE_WORDS").unwrap_or(if cfg!(miri) { 1 } else { 3 }) as u32;
     let part = std::env::var("MACHINE_ALPHABET").unwrap_or_default();
     let alphabets: Vec<_> = letters::alphabets().into_iter().filter(|alphabet| alphabet.name.contains(&part)).collect();
     assert!(!alphabets.is_empty(), "MACHINE_ALPHABET={part} is in no name");
