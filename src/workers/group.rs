@@ -308,10 +308,9 @@ impl Group {
             std::mem::take(&mut core.threads)
         };
         for thread in threads {
-            // Not by the thread itself, in the drop of a thread-local: POSIX leaves that undefined, and some systems wait for ever.
-            if thread.thread().id() != current_thread().id() {
-                contained(|| thread.join().map_err(discard));
-            }
+            // Not by the thread itself, in the drop of a thread-local: POSIX leaves that undefined, and some systems wait for ever. (When
+            // most of its locals are gone, the standard library may panic.)
+            contained(|| (thread.thread().id() != current_thread().id()).then(|| thread.join().map_err(discard)));
             self.joined();
         }
         park_on(&self.core, waiting, &Deadline::never(), |core, _| (core.joining == 0).then_some(()));
