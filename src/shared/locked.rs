@@ -226,7 +226,7 @@ impl<K> Locked<K> {
         // In a line, a push does not change which key is the first, unless it is the only one. (No section pops after a push, unless it
         // has published that.)
         let (ready, before) = (machine.ready(mode), self.len());
-        if !mode.is_ordered && before > 0 && before <= ready {
+        if ready == 0 || !mode.is_ordered && (1..=ready).contains(&before) {
             return;
         }
         if let Some(front) = Front::of(machine, mode) {

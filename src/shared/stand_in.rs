@@ -119,7 +119,7 @@ mod tests {
     use super::*;
     use crate::observe::{Metrics, Observer};
     use crate::shared::start_driver_thread;
-    use crate::shared::stopped::until;
+    use crate::shared::stopped::{SLOWER, until};
     use crate::sync::now;
     use crate::{Added, Clock, WorkQueue, WorkQueueBuilder};
     use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -127,7 +127,9 @@ mod tests {
     use std::time::Duration;
 
     const HOUR: Duration = Duration::from_secs(3600);
-    const LONG: Duration = Duration::from_secs(20);
+    const LONG: Duration = Duration::from_secs(20 * SLOWER as u64);
+    /// Later than the threads park.
+    const SOON: Duration = Duration::from_millis(100 * SLOWER as u64);
 
     fn no_thread(_: &Arc<Shared<u32>>) -> std::io::Result<()> {
         Err(std::io::ErrorKind::WouldBlock.into())
@@ -226,7 +228,7 @@ mod tests {
         let queue = WorkQueue::builder().shards(2).build_with(no_thread);
         let of_other = |key: &u32| queue.shared.shard_of(queue.shared.hash(key)).index == 1;
         let keys: Vec<u32> = (0..100).filter(of_other).take(2).collect();
-        queue.add_after(keys[0], Duration::from_millis(100));
+        queue.add_after(keys[0], SOON);
         queue.shared.hub().driver = State::Missing { retry_at: now() + HOUR };
         thread::scope(|scope| {
             let idle = scope.spawn(|| queue.wait_idle_timeout(LONG));
@@ -236,7 +238,7 @@ mod tests {
             until("they park", || queue.stats().waiters == 2);
             let stopped = queue.shared.first.lock();
             until("the first key comes", || getters.iter().any(|getter| getter.is_finished()));
-            queue.add_after(keys[1], Duration::from_millis(100));
+            queue.add_after(keys[1], SOON);
             let mut got = getters.map(|getter| getter.join().unwrap());
             drop(stopped);
             got.sort_unstable();
@@ -300,7 +302,7 @@ mod tests {
         });
         queue.add(0);
         let held = queue.get().unwrap();
-        queue.add_after(0, Duration::from_millis(100));
+        queue.add_after(0, SOON);
         thread::scope(|scope| {
             let getter = scope.spawn(|| *queue.get_timeout(LONG).unwrap());
             until_parked(&queue, 1);

@@ -82,11 +82,15 @@ fn task(queue: &WorkQueue<u64>) -> JoinHandle<(u32, Option<u64>)> {
     })
 }
 
+/// Times of these tests are this many times as long under miri, whose clock goes on by 5 µs with each basic block: a thread that is
+/// started parks some tenths of a second later.
+pub(super) const SLOWER: u32 = if cfg!(miri) { 100 } else { 1 };
+
 /// Waits for this, but no longer than it can take.
 pub(super) fn until(what: &str, reached: impl Fn() -> bool) {
     let begin = Instant::now();
     while !reached() {
-        assert!(begin.elapsed() < Duration::from_secs(20), "{what}");
+        assert!(begin.elapsed() < SLOWER * Duration::from_secs(20), "{what}");
         thread::sleep(Duration::from_millis(1));
     }
 }
