@@ -30,5 +30,5 @@ pub mod cell {
 }
 
 pub mod thread {
-    pub use shuttle::thread::{Builder, JoinHandle, yield_now};
+    pub use shuttle::thread::{Builder, JoinHandle, current, yield_now};
 }
