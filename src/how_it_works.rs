@@ -131,21 +131,21 @@
 //!
 //! | | 16 shards | 1 shard | papaya | scc | DashMap | parking_lot mutex |
 //! |---|---:|---:|---:|---:|---:|---:|
-//! | ring of 1 thread, ns a turn | 55.1 | 39.6 | 74.1 | 94.4 | 99.8 | 66.2 |
-//! | ring of 2 threads | 38.0 | 64.1 | 102 | 109 | 194 | 147 |
-//! | ring of 64 threads | 39.2 | 62.6 | 114 | 128 | 192 | 160 |
-//! | 32 threads that time each call, ns a turn | 125 | 293 | 292 | 298 | 325 | 577 |
-//! | p99.9 of a get, µs | 2.3 | 12.0 | 0.75 | 0.73 | 2.0 | 340 |
-//! | p99.9 of an add | 0.33 | 7.5 | 0.36 | 0.42 | 0.50 | 283 |
-//! | p99.9 of a `done` | 0.29 | 7.6 | 1.1 | 1.1 | 1.2 | 285 |
-//! | p99.9 of a turn | 2.6 | 14.4 | 2.2 | 2.4 | 18.7 | 426 |
-//! | 2 threads beside 4 `SCHED_IDLE` threads: p99.9 of a get | 1.0 | 12.0 | 0.78 | 0.79 | 1.3 | 34 |
-//! | p99.9 of a turn | 1.2 | 12.9 | 1.8 | 2.1 | 2.5 | 53 |
+//! | ring of 1 thread, ns a turn | 53.0 | 43.3 | 90.7 | 96.5 | 117 | 79.4 |
+//! | ring of 2 threads | 36.2 | 61.1 | 120 | 127 | 185 | 157 |
+//! | ring of 64 threads | 39.1 | 69.9 | 111 | 126 | 170 | 186 |
+//! | 32 threads that time each call, ns a turn | 131 | 335 | 298 | 337 | 319 | 621 |
+//! | p99.9 of a get, µs | 2.5 | 12.5 | 0.61 | 0.63 | 0.95 | 414 |
+//! | p99.9 of an add | 0.31 | 9.0 | 0.33 | 0.37 | 0.47 | 360 |
+//! | p99.9 of a `done` | 0.34 | 9.3 | 0.96 | 0.98 | 1.1 | 367 |
+//! | p99.9 of a turn | 2.7 | 15.6 | 1.5 | 1.7 | 8.7 | 569 |
+//! | 2 threads beside 4 `SCHED_IDLE` threads: p99.9 of a get | 0.85 | 12.0 | 0.70 | 0.61 | 0.67 | 15 |
+//! | p99.9 of a turn | 1.1 | 14.3 | 1.9 | 1.5 | 1.4 | 39 |
 //!
 //! (`benches/TABLES.md`, "Tails", has all percentiles. On AMD EPYC, 24 November 2026, a turn by 32 threads took 84 ns with 16 shards and 144
 //! with papaya, p99.9 of a turn was 0.65 and 0.62 µs, and of a get 0.56 and 0.25.) With 16 shards the tail of an add and of a `done` is
-//! shorter than that of the lock-free parts, and that of a turn about as long. The tail of a get by 32 threads is two to three times as
-//! long. With one shard the tail is 7 to 15 microseconds: a contender stays away from the lock for about five, two or three times. A program
+//! shorter than that of the lock-free parts. The tail of a get by 32 threads is two to four times as long, that of a turn up to twice. With
+//! one shard the tail is 7 to 16 microseconds: a contender stays away from the lock for about five, two or three times. A program
 //! that needs the tail takes 16 shards.
 //!
 //! **What is lock-free**: [`len`](crate::WorkQueue::len), [`is_empty`](crate::WorkQueue::is_empty) and
