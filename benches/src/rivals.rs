@@ -233,14 +233,18 @@ impl<K: Key, M: Nodes<K>> Subject<K> for Lockless<K, M> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use common::check::no_add_is_lost;
+    use common::check::{no_add_is_lost, order_of};
 
     #[test]
     fn a_rival_loses_no_add_that_meets_a_get_or_a_done() {
-        for _ in 0..20 {
-            no_add_is_lost::<DashSeg<u64>>();
-            no_add_is_lost::<Papaya<u64>>();
-            no_add_is_lost::<Scc<u64>>();
+        fn check<Q: Subject<u64>>() {
+            let mut order = order_of::<Q>(1000);
+            order.sort_unstable();
+            assert!(order.into_iter().eq((0..2000).map(|n| n / 2)), "{}: an add of a key that is processing", Q::NAME);
+            (0..20).for_each(|_| no_add_is_lost::<Q>());
         }
+        check::<DashSeg<u64>>();
+        check::<Papaya<u64>>();
+        check::<Scc<u64>>();
     }
 }
