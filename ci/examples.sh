@@ -4,7 +4,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 timeout="$(command -v timeout >/dev/null && echo "timeout 300" || true)" # a controller that misses an event would wait without end
 folder="$(mktemp -d)"
-trap 'rm -rf "$folder"' EXIT
+trap 'rm -rf "$folder"; kill -KILL $(jobs -p) 2>/dev/null || true' EXIT
 # prints TEXT: within 30 seconds the example has printed a line that matches.
 prints() {
     for _ in $(seq 300); do
@@ -13,10 +13,8 @@ prints() {
     done
     echo "it does not print $1, but:" && cat "$folder/out" && return 1
 }
-for example in debounce periodic retry_with_reasons; do
-    echo "--- $example"
-    cargo run --locked --quiet --example "$example"
-done
+echo "--- periodic"
+cargo run --locked --quiet --example periodic
 echo "--- reconcile"
 mkdir -p "$folder/tree/sub" && echo one > "$folder/tree/one" && echo two > "$folder/tree/sub/two"
 reconcile=(cargo run --locked --quiet --example reconcile -- "$folder/tree")
@@ -39,7 +37,45 @@ for panel in "queued keys" "times, last 5.0 s" "processing keys" "delays to come
     prints ">$panel</text>"
 done
 echo "--- service"
-cargo run --locked --quiet -p service -- --self-test
+cargo build --locked --quiet -p service
+# Starts it, and finds its address.
+serves() {
+    cargo run --locked --quiet -p service 127.0.0.1:0 > "$folder/out" 2>&1 &
+    prints '^http'
+    address="$(sed -n 's|^http://\(.*\)/metrics$|\1|p' "$folder/out")"
+}
+# answers CODE METHOD PATH: all answers have this code.
+answers() {
+    local codes
+    codes="$(curl --silent --output /dev/null --write-out '%{http_code}\n' --request "$2" "$address/$3" | sort -u)"
+    [ "$codes" = "$1" ] || { echo "$3: $codes, not $1" && return 1; }
+}
+# It gets SIGTERM, and says so.
+is_not_ready() {
+    kill -TERM $!
+    for _ in $(seq 100); do
+        ! answers 503 GET readyz > "$folder/codes" || return 0
+        sleep 0.01
+    done
+    cat "$folder/codes" && return 1
+}
+serves
+answers 202 POST 'reindex/document-[0-9]?[1-10]'
+curl --silent "$address/metrics" | awk '/^workqueue_(adds|coalesced)_total{/ { sum += $2 } END { print sum " requests"; exit sum != 100 }'
+answers 200 GET readyz
+answers 202 POST 'reindex/large-[1-130]' # six seconds of work, so that the drain has something to do when serving has ended
+exec 3<> "/dev/tcp/${address/://}" && printf 'POST /reindex/half HTTP/1.1\r\nHost: a\r\n' >&3 # and no more
+start=$SECONDS
+is_not_ready
+answers 202 POST reindex/late # it is served after /readyz has failed
+wait $!
+[ $((SECONDS - start)) -le 11 ] || { echo "half a request holds it up" && exit 1; }
+prints ' documents indexed, 0 left'
+serves
+is_not_ready
+start=$SECONDS
+kill -TERM $! && { ! wait $! || { echo "a second signal does not end it" && exit 1; }; }
+[ $((SECONDS - start)) -le 1 ] || { echo "a second signal does not end it at once" && exit 1; }
 echo "--- controller"
 cargo build --locked -p controller
 $timeout cargo run --locked --quiet -p controller

@@ -194,6 +194,13 @@
 //! let item = files.queue.get().unwrap(); // after 200 ms
 //! files.begin(&item);
 //! assert!(files.unseen.lock().unwrap().is_empty() && files.queue.delayed_len() == 0);
+//! # item.done();
+//! # // A key that is never quiet comes within the bound.
+//! # std::thread::scope(|scope| {
+//! #     let busy = scope.spawn(|| files.queue.get_timeout(Duration::from_secs(2)).is_ok());
+//! #     (0..100).for_each(|_| { files.event("busy"); std::thread::sleep(Duration::from_millis(20)) });
+//! #     assert!(busy.join().unwrap());
+//! # });
 //! ```
 //!
 //! **At most n requests a second.** The queue's limiter delays [only retries](crate::rate_limiter#what-they-limit) and `add_rate_limited`,

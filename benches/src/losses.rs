@@ -189,7 +189,6 @@ pub fn lost(results: &Results, matrices: &[Results]) -> String {
 mod tests {
     use super::*;
     use crate::REPOSITORY;
-    use serde_json::Value;
     use std::collections::BTreeMap;
     use std::path::Path;
 
@@ -197,44 +196,40 @@ mod tests {
         std::fs::read_to_string(Path::new(REPOSITORY).join(path)).unwrap()
     }
 
-    /// The subjects and values of every row that is stored, by the words that name it. Uses no code of the report.
+    /// All that is stored: of the report and the binaries apart, and of each processor.
+    fn data() -> (Results, Vec<Results>) {
+        let mut results = Results::from_lines(&read("benches/charts/results.jsonl")).unwrap();
+        Results::read_apart().unwrap().into_iter().for_each(|run| results.add(run));
+        (results, crate::matrix::read_all().unwrap())
+    }
+
+    /// The subjects and values of every row, by the words that name it. Medians without code of the report.
     fn stored() -> BTreeMap<Vec<String>, Vec<(String, f64)>> {
+        let (results, matrices) = data();
         let mut rows = BTreeMap::<_, Vec<_>>::new();
-        let folders = ["benches/charts", "benches/matrix/data"].map(|folder| Path::new(REPOSITORY).join(folder));
-        let files = folders.iter().flat_map(|folder| folder.read_dir().unwrap()).map(|entry| entry.unwrap().path());
-        for file in files.filter(|file| file.extension().is_some_and(|end| end == "jsonl")) {
-            let mut processor = String::new();
-            for line in read(&file).lines() {
-                let line: Value = serde_json::from_str(line).unwrap();
-                let (kind, row) = line.as_object().unwrap().iter().next().unwrap();
-                let text = |field: &str| row[field].as_str().unwrap_or_default().to_owned();
-                if kind == "run" {
-                    processor = text("processor");
-                }
-                let words = ["section", "group", "name", "figure", "workload", "build", "what"].map(text);
-                let mut words: Vec<_> = words.into_iter().filter(|word| !word.is_empty() && word != "queue").collect();
-                words.push(processor.clone());
-                let mut add = |more: String, subject: String, value: &Value| {
-                    let words = words.iter().cloned().chain([more]).collect();
-                    rows.entry(words).or_default().push((subject, value.as_f64().unwrap()));
-                };
-                for subject in row["subjects"].as_array().into_iter().flatten() {
-                    let mut rounds = subject["ns"].as_array().unwrap().clone();
-                    rounds.sort_by(|a, b| a.as_f64().unwrap().total_cmp(&b.as_f64().unwrap()));
-                    add(String::new(), subject["name"].as_str().unwrap().into(), &rounds[rounds.len() / 2]);
-                }
-                for point in row["curve"].as_array().into_iter().flatten() {
-                    add(
-                        format!(", p{},", point[0]).replace(".0,", ",").replace("p100", "max"),
-                        text("subject"),
-                        &point[1],
-                    );
-                }
-                if kind == "bytes" {
-                    add("memory".into(), text("subject"), &row["bytes"]);
+        let mut add = |words: &[&str], subject: &str, value: f64| {
+            let words = words.iter().filter(|word| !word.is_empty() && **word != "queue");
+            let words = words.map(|word| (*word).to_owned()).collect();
+            rows.entry(words).or_default().push((subject.to_owned(), value));
+        };
+        for (run, processor) in [(&results, "")].into_iter().chain(matrices.iter().map(|run| (run, &*run.run.machine)))
+        {
+            for times in &run.times {
+                for subject in &times.subjects {
+                    let mut rounds = subject.ns.clone();
+                    rounds.sort_by(f64::total_cmp);
+                    let words = [&*times.section, &times.group, &times.name, &times.figure, processor];
+                    add(&words, &subject.name, rounds[rounds.len() / 2]);
                 }
             }
         }
+        for spread in &results.spreads {
+            for (percentile, ns) in &spread.curve {
+                let percentile = format!(", p{percentile},").replace("p100", "max");
+                add(&[&spread.section, &spread.what, &percentile], &spread.subject, *ns);
+            }
+        }
+        results.bytes.iter().for_each(|row| add(&["memory", &row.what], &row.subject, row.bytes));
         rows
     }
 
@@ -286,9 +281,7 @@ mod tests {
 
     #[test]
     fn both_pages_are_drawn_from_the_stored_data_and_all_links_lead_to_tables() {
-        let mut results = Results::from_lines(&read("benches/charts/results.jsonl")).unwrap();
-        Results::read_apart().unwrap().into_iter().for_each(|run| results.add(run));
-        let matrices = crate::matrix::read_all().unwrap();
+        let (results, matrices) = data();
         let hint = "is old: `report --draw benches/charts/results.jsonl --write`";
         let (page, tables) = (read("BENCHMARKS.md"), read("benches/TABLES.md"));
         assert!(crate::page::short(&results, &matrices) == page, "BENCHMARKS.md {hint}");

@@ -40,7 +40,7 @@ pub struct Results {
     pub times: Vec<Times>,
     pub spreads: Vec<Spread>,
     pub bytes: Vec<Bytes>,
-    /// The runs of the binaries `shards` and `order`.
+    /// The runs of the binaries `shards` and `core-table`.
     pub apart: Vec<Run>,
 }
 
@@ -236,7 +236,7 @@ impl Results {
         self.apart.iter().find(|run| run.command.contains(command)).cloned().unwrap_or_default()
     }
 
-    /// What the binaries `shards` (with `--all`, and without) and `order` have measured.
+    /// What the binaries `shards` (with `--all`, and without) and `core-table` have measured.
     pub fn read_apart() -> Result<[Self; 3], Box<dyn std::error::Error>> {
         let read = |name| std::fs::read_to_string(format!("{REPOSITORY}/benches/charts/{name}.jsonl"));
         let [shards, tails, order] = ["shards", "tails", "order"].map(read);

@@ -21,36 +21,27 @@ const SIZES: [u64; 7] = [10, 100, 1000, 10_000, 100_000, 1_000_000, 10_000_000];
 /// The least number of operations in a run of [`sizes`].
 const SIZES_OPS: u64 = 200_000;
 
-/// The subjects that deduplicate; if a single thread gets keys, also the one that allows only one getter.
-macro_rules! dedup {
-    ($is_single:expr, $key:ty, $($run:tt)*) => {{
-        let mut subjects =
-            runs!($key; Ours<$key>, parking_lot_mutex::Queue<$key>, std_mutex::Queue<$key>, DashSeg<$key>; $($run)*);
-        subjects.extend(kube!($key, $($run)*).into_iter().filter(|_| $is_single));
+/// The subjects that deduplicate, and more; if a single thread gets keys, also the one that allows only one getter.
+macro_rules! queues {
+    ($is_single:expr, $key:ty, [$($more:ty),*] $($run:tt)*) => {{
+        let mut subjects: Subjects = runs!(
+            $key;
+            Ours<$key>, parking_lot_mutex::Queue<$key>, std_mutex::Queue<$key>, DashSeg<$key>, $($more,)*
+            #[cfg(feature = "kube")] crate::kube::KubeQueue<$key>;
+            $($run)*
+        );
+        subjects.retain(|(name, _)| $is_single || !name.starts_with("kube"));
         subjects
     }};
+}
+
+macro_rules! dedup {
+    ($is_single:expr, $key:ty, $($run:tt)*) => { queues!($is_single, $key, [] $($run)*) };
 }
 
 /// The same, and the subjects that do not deduplicate, for workloads without repeated keys.
 macro_rules! everyone {
-    ($is_single:expr, $key:ty, $($run:tt)*) => {{
-        let mut subjects = dedup!(false, $key, $($run)*);
-        subjects.extend(runs!($key; Channel<$key>, Line<$key>; $($run)*));
-        subjects.extend(kube!($key, $($run)*).into_iter().filter(|_| $is_single));
-        subjects
-    }};
-}
-
-#[cfg(feature = "kube")]
-macro_rules! kube {
-    ($key:ty, $($run:tt)*) => { runs!($key; crate::kube::KubeQueue<$key>; $($run)*) };
-}
-
-#[cfg(not(feature = "kube"))]
-macro_rules! kube {
-    ($($run:tt)*) => {
-        Subjects::new()
-    };
+    ($is_single:expr, $key:ty, $($run:tt)*) => { queues!($is_single, $key, [Channel<$key>, Line<$key>] $($run)*) };
 }
 
 /// All workloads. A run has `ops` operations, unless its name says otherwise.

@@ -28,8 +28,8 @@ pub fn once(run: impl Fn() -> Duration + 'static) -> Run {
 /// The names of queues, each with a run of the workload on it, which has one timed part.
 #[macro_export]
 macro_rules! runs {
-    ($key:ty; $($queue:ty),*; $work:ident $arguments:tt) => {
-        vec![$($crate::runs!(@ $queue, $key, $work $arguments)),*]
+    ($key:ty; $($(#[$when:meta])* $queue:ty),*; $work:ident $arguments:tt) => {
+        vec![$($(#[$when])* $crate::runs!(@ $queue, $key, $work $arguments)),*]
     };
     (@ $queue:ty, $key:ty, $work:ident($($argument:expr),*)) => {
         (<$queue as $crate::Subject<$key>>::NAME, $crate::workload::once(move || $work::<$key, $queue>($($argument),*)))

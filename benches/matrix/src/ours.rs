@@ -22,44 +22,35 @@ pub fn ring(threads: u64, turns: u64, worker: Worker) -> f64 {
     per_key(time, each * threads)
 }
 
+/// The loop, around a way to get the next key.
+macro_rules! turns {
+    ($queue:ident, $turns:ident, $some:pat = $next:expr => $item:ident) => {
+        let mut turn = 0;
+        while let $some = $next {
+            $queue.add(*$item);
+            drop($item);
+            turn += 1;
+            if turn == $turns {
+                return;
+            }
+        }
+    };
+}
+
 #[inline(never)]
 pub fn get(queue: &WorkQueue<u64>, turns: u64) {
-    let mut turn = 0;
-    while let Some(item) = queue.get() {
-        queue.add(*item);
-        drop(item);
-        turn += 1;
-        if turn == turns {
-            return;
-        }
-    }
+    turns!(queue, turns, Some(item) = queue.get() => item);
 }
 
 #[inline(never)]
 pub fn try_get(queue: &WorkQueue<u64>, turns: u64) {
-    let mut turn = 0;
-    while let Ok(item) = queue.try_get() {
-        queue.add(*item);
-        drop(item);
-        turn += 1;
-        if turn == turns {
-            return;
-        }
-    }
+    turns!(queue, turns, Ok(item) = queue.try_get() => item);
 }
 
 #[inline(never)]
 pub fn get_async(queue: &WorkQueue<u64>, turns: u64) {
     block_on(async {
-        let mut turn = 0;
-        while let Some(item) = queue.get_async().await {
-            queue.add(*item);
-            drop(item);
-            turn += 1;
-            if turn == turns {
-                return;
-            }
-        }
+        turns!(queue, turns, Some(item) = queue.get_async().await => item);
     });
 }
 

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! It keeps the annotation `keyqueue.example/checksum` of each ConfigMap with the label `keyqueue.example=checksum` up to date. The stand-in
-//! has 200 of them, which it changes and deletes; it fails one write in five, and cuts each watch after a second. Once it deletes an object
-//! while the watch is cut, and forgets the event. At the end all checksums must be right, and nothing may be kept for an object that is gone.
+//! fails one write in five, and cuts each watch after a second: what happens until the next list has no event. 200 objects are made, changed and
+//! deleted meanwhile. At the end all checksums must be right, and nothing may be kept for an object that is gone.
 //!
 //! * The key is an `ObjectRef`: kind, namespace and name. (Its `Eq` leaves out the version, as it must.)
 //! * The watcher's events go through a store, and then add the key. A worker reads the object from the store: its present state.
@@ -27,6 +27,8 @@
 //! | a drain with a deadline, and what was left | `graceful_shutdown_on`, which waits for what is running |
 //! | other sources of keys: timers, HTTP, another queue | – |
 
+mod scenario;
+#[path = "../../../fleet/tests/common/stand_in/mod.rs"]
 mod stand_in;
 
 use futures_util::{StreamExt, pin_mut};
@@ -116,10 +118,12 @@ async fn watch(client: Client, writer: reflector::store::Writer<ConfigMap>, queu
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let stand_in = if std::env::var_os("KUBECONFIG").is_none() { Some(stand_in::start().await?) } else { None };
-    let client = match &stand_in {
-        Some(server) => Client::try_from(kube::Config::new(server.uri()))?,
-        None => Client::try_default().await?,
+    let on_stand_in = std::env::var_os("KUBECONFIG").is_none();
+    let client = if on_stand_in {
+        let (address, _) = stand_in::start(stand_in::Load::Failing).await;
+        Client::try_from(kube::Config::new(address.parse()?))?
+    } else {
+        Client::try_default().await?
     };
 
     let queue = WorkQueue::<Key>::builder().name("configmaps").measure(true).build();
@@ -135,13 +139,13 @@ async fn main() -> Result<(), Box<dyn Error>> {
         let (client, store, sums) = (client.clone(), store.clone(), Arc::clone(&sums));
         tokio::spawn(workers.run_async(async move |key| reconcile(&client, &store, &sums, key).await));
     }
-    let watching = tokio::spawn(watch(client, writer, queue.clone()));
+    let watching = tokio::spawn(watch(client.clone(), writer, queue.clone()));
 
     let mut terminate = signal(SignalKind::terminate())?;
     let verdict = tokio::select! {
         _ = terminate.recv() => Ok(()),
         _ = tokio::signal::ctrl_c() => Ok(()),
-        verdict = stand_in::scenario(stand_in.as_ref(), &sums) => verdict, // only with the stand-in does it ever end
+        verdict = scenario::run(on_stand_in, &client, &sums) => verdict.map_err(Into::into),
     };
     let left = tokio::select! {
         left = workers.drain_until(tokio::time::sleep(Duration::from_secs(10))) => left,

@@ -43,13 +43,8 @@ pub struct Settings {
     pub workers: usize,
 }
 
-/// A request that has ended, for a log.
-#[derive(Debug)]
-pub struct Request<'a> {
-    pub url: &'a Url,
-    /// An error of the server is an `Err`.
-    pub result: Result<StatusCode, &'a reqwest::Error>,
-}
+/// Gets each request that has ended, and whether it was answered: an error of the server is no answer.
+type Log = Box<dyn Fn(&Url, bool) + Send + Sync>;
 
 pub struct Crawler {
     pub queue: WorkQueue<Url>,
@@ -57,17 +52,13 @@ pub struct Crawler {
     client: Client,
     found: Mutex<HashSet<Url>>,
     hosts: Mutex<HashMap<String, Arc<Bucket>>>,
-    log: Box<dyn Fn(Request<'_>) + Send + Sync>,
+    log: Log,
 }
 
 impl Crawler {
     /// A crawler whose requests all go to `proxy`: whatever a page links to, none leaves this
     /// machine.
-    pub fn new(
-        proxy: String,
-        settings: Settings,
-        log: impl Fn(Request<'_>) + Send + Sync + 'static,
-    ) -> reqwest::Result<Arc<Self>> {
+    pub fn new(proxy: String, settings: Settings, log: Log) -> reqwest::Result<Arc<Self>> {
         let client = Client::builder()
             .proxy(Proxy::http(proxy)?)
             .redirect(redirect::Policy::none()) // one page, one request
@@ -86,7 +77,7 @@ impl Crawler {
             client: client.build()?,
             found: Mutex::default(),
             hosts: Mutex::default(),
-            log: Box::new(log),
+            log,
         }))
     }
 
@@ -127,8 +118,7 @@ impl Crawler {
         tokio::time::sleep(bucket.reserve().delay()).await;
 
         let result = self.fetch(page).await;
-        let status = result.as_ref().map(|(status, _)| *status);
-        (self.log)(Request { url: page, result: status });
+        (self.log)(page, result.is_ok());
         match result {
             Ok((StatusCode::OK, html)) => {
                 links(page, &html).for_each(|link| self.add(link))

@@ -3,7 +3,7 @@
 //! ```text
 //! options ──▶ plan ──▶ run ──▶ results ──▶ page (tables, losses)
 //!                                 ▲  │        ▲
-//!                         --draw ─┘  │        └─── data of the binaries `matrix`, `shards`, `order`
+//!                         --draw ─┘  │        └─── data of `matrix`, `shards`, `core-table`
 //!                                    └───▶ charts
 //! ```
 

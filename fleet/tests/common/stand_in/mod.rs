@@ -6,7 +6,7 @@ mod objects;
 
 use axum::body::{Body, Bytes};
 use axum::extract::{Path, Query, Request, State};
-use axum::http::StatusCode;
+use axum::http::{Method, StatusCode};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
@@ -27,6 +27,8 @@ pub enum Load {
     /// Of six requests one is refused with 429, and one is carried out and answered with 504. Each watch ends with an error, 410. (A pattern
     /// of two could hit each write of a client that reads and writes in turn.)
     TooMuch,
+    /// Of five patches one fails with 500. Each watch ends with an error, 410.
+    Failing,
 }
 
 /// The objects of one kind.
@@ -157,7 +159,7 @@ fn events(server: Server, selection: Selection, from: u64) -> Response {
                 }
             }
             let gone = json!({ "type": "ERROR", "object": status(StatusCode::GONE, "Expired") });
-            (server.load == Load::TooMuch).then(|| (Ok(format!("{gone}\n")), (changed, None)))
+            (server.load != Load::Normal).then(|| (Ok(format!("{gone}\n")), (changed, None)))
         }
     });
     Body::from_stream(lines).into_response()
@@ -176,6 +178,14 @@ async fn overload(State(requests): State<Arc<AtomicU64>>, request: Request, next
         }
         _ => next.run(request).await,
     }
+}
+
+/// See [`Load::Failing`].
+async fn fail(State(patches): State<Arc<AtomicU64>>, request: Request, next: Next) -> Response {
+    if request.method() == Method::PATCH && patches.fetch_add(1, Ordering::Relaxed) % 5 == 4 {
+        return error(StatusCode::INTERNAL_SERVER_ERROR, "InternalError");
+    }
+    next.run(request).await
 }
 
 impl Server {
@@ -204,8 +214,10 @@ pub async fn start(load: Load) -> (String, Server) {
     let config_maps = Server::new("ConfigMap", "v1", load);
     let mut routes =
         leases.routes("/apis/coordination.k8s.io/v1", "leases").merge(config_maps.routes("/api/v1", "configmaps"));
-    if load == Load::TooMuch {
-        routes = routes.layer(middleware::from_fn_with_state(Arc::default(), overload));
+    match load {
+        Load::Normal => {}
+        Load::TooMuch => routes = routes.layer(middleware::from_fn_with_state(Arc::default(), overload)),
+        Load::Failing => routes = routes.layer(middleware::from_fn_with_state(Arc::default(), fail)),
     }
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
