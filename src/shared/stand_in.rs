@@ -159,7 +159,7 @@ mod tests {
         let queue = driverless(WorkQueue::builder());
         queue.add(0);
         let held = queue.get().unwrap(); // its delays wake no getter for a key
-        queue.add_after(0, Duration::from_millis(200));
+        queue.add_after(0, 2 * SOON);
         thread::scope(|scope| {
             let idle = [(); 2].map(|()| scope.spawn(|| queue.wait_idle_timeout(LONG)));
             let getters = [(); 6].map(|()| scope.spawn(|| queue.get().is_none()));
@@ -168,11 +168,11 @@ mod tests {
             let looks = || queue.shared.first.looks.load(Ordering::Relaxed);
             let before = looks();
             until("the delay expires", || held.is_dirty());
-            thread::sleep(Duration::from_millis(10));
+            thread::sleep(SOON / 10);
             let (before, come) = (looks(), looks() - before);
             for _ in 0..20 {
-                queue.add_after(0, Duration::from_millis(5));
-                thread::sleep(Duration::from_millis(10));
+                queue.add_after(0, SOON / 20);
+                thread::sleep(SOON / 10);
             }
             let (set, late) = (looks() - before, queue.delayed_len() - 1);
             let still_idle = idle.iter().all(|idle| !idle.is_finished());
