@@ -197,8 +197,8 @@
 //! # item.done();
 //! # // A key that is never quiet comes within the bound.
 //! # std::thread::scope(|scope| {
-//! #     let busy = scope.spawn(|| files.queue.get_timeout(Duration::from_secs(2)).is_ok());
-//! #     (0..100).for_each(|_| { files.event("busy"); std::thread::sleep(Duration::from_millis(20)) });
+//! #     let busy = scope.spawn(|| files.queue.get_timeout(Duration::from_secs(20)).is_ok());
+//! #     while !busy.is_finished() { files.event("busy"); std::thread::sleep(Duration::from_millis(20)) }
 //! #     assert!(busy.join().unwrap());
 //! # });
 //! ```

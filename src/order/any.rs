@@ -177,7 +177,7 @@ impl<T: Copy> AnyOrder<T> {
     }
 
     /// The highest priority of a key that a pop may return, and the stamp of the first key there. With groups: that of the last few
-    /// pops.
+    /// pops. `is_ordered`, here and below: as in [`ready`](Self::ready).
     #[inline(always)]
     pub(crate) fn front(&self, is_ordered: bool) -> Option<(i8, u64)> {
         if !is_ordered {
