@@ -11,7 +11,6 @@ mod support {
 use futures_executor::block_on;
 use keyqueue::{Added, GetTimeoutError, TryGetError, WorkQueue};
 use std::future::Future;
-use std::hash::{Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::pin;
 use std::sync::Arc;
@@ -169,31 +168,33 @@ fn capacity_is_a_hint_and_no_limit() {
 
 // ---- keys whose code panics or uses the queue ----
 
-thread_local!(static BUSY_QUEUE: std::cell::RefCell<Option<WorkQueue<Reentrant>>> = const { std::cell::RefCell::new(None) });
-
-/// Uses the queue in `==`, which its docs forbid.
-#[derive(Debug, Clone)]
-struct Reentrant(u8);
-
-impl PartialEq for Reentrant {
-    fn eq(&self, other: &Self) -> bool {
-        BUSY_QUEUE.with_borrow(|queue| queue.as_ref().map(WorkQueue::stats));
-        self.0 == other.0
-    }
-}
-
-impl Eq for Reentrant {}
-
-impl Hash for Reentrant {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.0.hash(state);
-    }
-}
-
 /// In a release build the thread would deadlock.
 #[test]
 #[cfg(debug_assertions)]
 fn eq_that_uses_its_queue_panics_in_a_debug_build() {
+    use std::hash::{Hash, Hasher};
+
+    thread_local!(static BUSY_QUEUE: std::cell::RefCell<Option<WorkQueue<Reentrant>>> = const { std::cell::RefCell::new(None) });
+
+    /// Uses the queue in `==`, which its docs forbid.
+    #[derive(Debug, Clone)]
+    struct Reentrant(u8);
+
+    impl PartialEq for Reentrant {
+        fn eq(&self, other: &Self) -> bool {
+            BUSY_QUEUE.with_borrow(|queue| queue.as_ref().map(WorkQueue::stats));
+            self.0 == other.0
+        }
+    }
+
+    impl Eq for Reentrant {}
+
+    impl Hash for Reentrant {
+        fn hash<H: Hasher>(&self, state: &mut H) {
+            self.0.hash(state);
+        }
+    }
+
     let queue = WorkQueue::new();
     queue.add(Reentrant(1));
     queue.add_rate_limited(Reentrant(1)); // so that there are failures to forget
