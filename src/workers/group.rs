@@ -308,8 +308,8 @@ impl Group {
             std::mem::take(&mut core.threads)
         };
         for thread in threads {
-            // Not by the thread itself, in the drop of a thread-local: POSIX leaves that undefined, and some systems wait for ever. (When
-            // most of its locals are gone, the standard library may panic.)
+            // A thread does not join itself, in the drop of a thread-local: POSIX leaves that undefined, and some systems wait for ever. Late in
+            // the end of a thread, the standard library may panic when it is asked for the current one.
             contained(|| (thread.thread().id() != current_thread().id()).then(|| thread.join().map_err(discard)));
             self.joined();
         }
