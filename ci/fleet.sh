@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 if [ "${1:-}" = --wide ]; then
-    FLEET_MODEL=wide exec cargo test --locked --release -p keyqueue-fleet --features kube,mutants --lib -- --nocapture the_protocol_holds
+    FLEET_MODEL=wide exec cargo test --locked --release -p keyqueue-fleet --features kube,mutants --lib -- --nocapture protocol::model::
 fi
 # The clients of Kubernetes and what they need are not what is tested: they are built without optimization, in half the time.
 release=(--locked --release --config 'profile.release.package."*".opt-level=0' -p keyqueue-fleet --features kube,mutants)

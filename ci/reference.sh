@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# All features against the one reference: random lives, and all lives of four steps over four alphabets, for three minutes. With --quick for
+# All features against the one reference: random lives, and all lives of four steps over four alphabets, for two minutes. With --quick for
 # 30 seconds, and without a build in release: the crate alone is built with optimization. With --long six steps, for an hour in all.
 # A crossing of a step, a state of a key and a setting that no life has made fails --long; REFERENCE_TABLE=print prints them all.
 # Then threads side by side, in a build whose critical sections are numbered; not with --quick. KEYQUEUE_STRESS is how many seconds.
@@ -7,7 +7,7 @@
 # same lives, from 0 on, so that it judges the change alone; --long makes new ones.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-seconds=145 words=4 stress=20 first=0 build=(--release)
+seconds=100 words=4 stress=20 first=0 build=(--release)
 case "${1:-}" in
     --quick) seconds=20 stress=0 build=(--config profile.dev.package.keyqueue.opt-level=2) ;;
     --long)

@@ -1,14 +1,16 @@
 #!/usr/bin/env bash
 # The README's test command; the tests that need a feature that is off by default; and those with threads once more in release, where
-# threads contend more often and debug assertions are off. `ci/test.sh --quick`: the README's command alone. `--bare`: the tests that need
-# no feature, without any. `--ignored`: what is too large for each change, and all tests in release (ci/reference.sh crosses the features
-# in release on each change).
+# threads contend more often and debug assertions are off. The first command alone runs the unit tests of one thread (`key`, `machine`,
+# `order`), which are the same with all features. `ci/test.sh --quick`: the README's command alone. `--bare`: the tests that need no feature,
+# without any. `--ignored`: what is too large for each change, and all tests in release (ci/reference.sh crosses the features in release on
+# each change).
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # A time limit, because a lost wake-up makes a test hang. (macOS has no command `timeout`, and that of Windows is another program.)
 limited() {
     if timeout --version >/dev/null 2>&1; then timeout 900 "$@"; else "$@"; fi
 }
+threads=(--skip key:: --skip machine:: --skip order::)
 case "${1:-}" in
     --ignored)
         limited cargo test --locked --release --test groups -- --ignored --nocapture # ten million groups: a minute, and 2 GB
@@ -26,7 +28,7 @@ limited cargo test
 [ "${1:-}" != --quick ] || exit 0
 # All but `std-lock`, which has a script of its own: the queue's own lock is what is tested here.
 limited cargo test --locked -p keyqueue --features metrics,serde,stream,tokio,tracing --lib --test workers --test worker_panics --test observers \
-    --test serde --test streams
+    --test serde --test streams -- "${threads[@]}"
 limited cargo test --locked -p keyqueue --all-features --doc
-limited cargo test --locked --release --lib --test queue --test stress --test memory --test workers --test worker_panics --test observers \
-    --test wait_idle --test delays_driver --test delays_large --test delays_stress --test idle --test priorities --test groups
+limited cargo test --locked --release --lib --test queue --test stress --test workers --test worker_panics --test wait_idle \
+    --test delays_driver --test delays_stress --test idle -- "${threads[@]}"

@@ -561,17 +561,22 @@ fn broken(fleet: Fleet) -> Vec<&'static str> {
     broken
 }
 
-/// With `FLEET_MODEL=wide` up to four ticks: 3.8 million states, a minute on two cores.
-#[test]
-fn the_protocol_holds() {
-    let most_ticks = if std::env::var_os("FLEET_MODEL").is_some_and(|model| model == "wide") { 4 } else { 3 };
-    assert_eq!(broken(Fleet { most_ticks, ..Fleet::new() }), [""; 0]);
+/// `wide` with `FLEET_MODEL=wide`, which takes minutes.
+fn bound<T>(narrow: T, wide: T) -> T {
+    if std::env::var_os("FLEET_MODEL").is_some_and(|model| model == "wide") { wide } else { narrow }
 }
 
-/// A request that was given up is carried out later, before or after the member's next ones.
+/// Wide: 3.8 million states.
+#[test]
+fn the_protocol_holds() {
+    assert_eq!(broken(Fleet { most_ticks: bound(3, 4), ..Fleet::new() }), [""; 0]);
+}
+
+/// A request that was given up is carried out later, before or after the member's next ones. Wide: 1.9 million states, else 0.5.
 #[test]
 fn it_holds_if_a_request_is_carried_out_after_it_was_given_up() {
-    assert_eq!(broken(Fleet { most_unknown: 1, most_ticks: 2, ..Fleet::new() }), [""; 0]);
+    let most_renewals = bound([1; 3], [2; 3]);
+    assert_eq!(broken(Fleet { most_unknown: 1, most_ticks: 2, most_renewals, ..Fleet::new() }), [""; 0]);
 }
 
 /// The first member's clock, or the second's, is slower by less than the ratio of expiry and lease.
@@ -594,9 +599,11 @@ fn it_holds_if_a_process_is_killed_and_starts_again() {
     assert_eq!(broken(Fleet { most_restarts: 1, most_ticks: 2, most_renewals: [2; 3], ..Fleet::new() }), [""; 0]);
 }
 
+/// Wide: both members may renew, in 1.8 million states; else the second alone, in 0.6.
 #[test]
 fn it_holds_while_watches_are_late() {
-    assert_eq!(broken(Fleet { late_watches: true, most_ticks: 2, most_renewals: [1; 3], ..Fleet::new() }), [""; 0]);
+    let most_renewals = bound([0, 1, 0], [1; 3]);
+    assert_eq!(broken(Fleet { late_watches: true, most_ticks: 2, most_renewals, ..Fleet::new() }), [""; 0]);
 }
 
 /// With three members, one deletes the silent owner's record and another one claims its partition.
