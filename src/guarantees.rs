@@ -81,7 +81,7 @@
 //!   matter. The bound does not hold while a thread that holds the key's shard is stopped (P21), nor until a getter finds its lock free. A
 //!   thread that ended while it stayed with a shard counts as a getter until another one takes over the shard; so `getters` may be greater
 //!   by `shards`. Upheld by `src/shared/choose.rs`, `src/shared/hub.rs` and the stamps of `src/order/line.rs`. Shown by `tests/shards.rs`,
-//!   the unit tests of `src/shared/choose.rs`, `loom-tests/tests/shards.rs` and `loom-tests/shuttle/tests/shards.rs`.
+//!   `tests/delays_stress.rs`, the unit tests of `src/shared/choose.rs` and `loom-tests/tests/shards.rs`.
 //!
 //! * **P19** Priorities: a key of a higher priority is handed out first. Keys of one priority are a level, first in, first out. Of several
 //!   adds of a key the highest priority counts. An add may raise a queued key, to the end of its new level, and never lowers it. A key that
