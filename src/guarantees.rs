@@ -266,7 +266,7 @@
 //!
 //! The timing wheel holds the deadlines. An entry is in the slot that its deadline chooses. When an entry of a slot has expired, the wheel
 //! opens the slot, and its other entries move to finer slots. Upheld by `src/time/wheel/`. Shown by `tests/wheel.rs`, and by
-//! `tests/support/wheel.rs`, which compares the wheel with a sorted map under proptest and a fuzzer.
+//! `tests/support/wheel.rs`, which compares the wheel with a sorted map with random calls and under a fuzzer.
 //!
 //! * **T1** An entry is in the slot that its deadline and the wheel's time choose, or in one of four other lists. One list has the expired
 //!   entries. Three have entries on their way from an opened slot to finer ones.
