@@ -13,4 +13,3 @@ for package in benches/instructions fuzz; do
     (cd "$package" && cargo clippy --locked --all-targets -- -D warnings)
 done
 (cd loom-tests && RUSTFLAGS="--cfg loom" cargo clippy --locked --all-targets -- -D warnings)
-(cd loom-tests/shuttle && RUSTFLAGS="--cfg loom" cargo clippy --locked --workspace --all-targets -- -D warnings)

@@ -3,6 +3,6 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 cargo fmt --all --check
-for package in benches/instructions fuzz loom-tests loom-tests/shuttle loom-tests/shuttle/loom; do
+for package in benches/instructions fuzz loom-tests; do
     cargo fmt --manifest-path "$package/Cargo.toml" --check
 done

@@ -7,7 +7,7 @@ export CARGO_TERM_COLOR=never
 # Smaller builds: a linker that finds the disk full crashes with a bus error.
 export CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_DEBUG=none CARGO_PROFILE_RELEASE_DEBUG=none CARGO_PROFILE_BENCH_DEBUG=none
 
-targets=(target benches/instructions/target fuzz/target loom-tests/target loom-tests/shuttle/target)
+targets=(target benches/instructions/target fuzz/target loom-tests/target)
 took=""
 for step; do
     read -ra command <<<"$step"

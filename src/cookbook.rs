@@ -323,7 +323,7 @@
 //! | `NewDelayingQueueWithCustomClock` | [`clock`](crate::WorkQueueBuilder::clock) | and [`Driver::Manual`](crate::Driver::Manual), for tests without threads |
 //! | `Interface`, `TypedInterface`, `DelayingInterface`, `TypedDelayingInterface`, `RateLimitingInterface`, `TypedRateLimitingInterface` | [`WorkQueue`](crate::WorkQueue) | one type has all calls |
 //! | `Add` | [`add`](crate::WorkQueue::add) | says what it did |
-//! | `Get` and `Done` | [`get`](crate::WorkQueue::get), and the drop of the [`Item`](crate::Item) | `Done` cannot be forgotten, nor called twice |
+//! | `Get` and `Done` | [`get`](crate::WorkQueue::get), and the drop of the [`Item`](crate::Item) or its `done` | `Done` cannot be forgotten, nor called twice |
 //! | `Len` | [`len`](crate::WorkQueue::len) | takes no lock |
 //! | `ShutDown`, `ShutDownWithDrain`, `ShuttingDown` | [`shut_down`](crate::WorkQueue::shut_down), [`shut_down_with_drain`](crate::WorkQueue::shut_down_with_drain), [`shutting_down`](crate::WorkQueue::shutting_down) | a drain also waits for queued keys: without workers it does not return |
 //! | `AddAfter` | [`add_after`](crate::WorkQueue::add_after) | [`cancel`](crate::WorkQueue::cancel) undoes it, and [`remove`](crate::WorkQueue::remove) an `Add` too |
@@ -338,7 +338,7 @@
 //! | `DefaultControllerRateLimiter`, `DefaultTypedControllerRateLimiter` | [`default_controller_rate_limiter`](crate::rate_limiter::default_controller_rate_limiter) | not the queue's default, which has no bucket |
 //! | `MetricsProvider` | the feature `metrics`, or an [`Observer`](crate::observe::Observer) | per queue, not per process |
 //! | `updateUnfinishedWorkLoop` | [`Observer::interval`](crate::observe::Observer::interval) | 500 ms too, and nothing to start; all metrics are reported then, and none while the queue is idle. It goes on after a shut-down until the last key is done |
-//! | `wait.Backoff`, its `Step`; `wait.Jitter` | `backoff::Backoff`, `backoff::jitter` | no negative delay at 2^63 ns; as an iterator it ends after its steps |
+//! | `wait.Backoff`, its `Step`; `wait.Jitter` | `backoff::Backoff`, its `step`; `backoff::jitter` | no negative delay at 2^63 ns; as an iterator it ends after its steps |
 //! | `wait.NewExponentialBackoffManager`, its `Backoff`; `wait.Backoff.DelayWithReset` | `backoff::BackoffManager::exponential`, `step`; `windowed` | a delay, not a timer |
 //! | `wait.BackoffUntil`, `wait.JitterUntil`, `wait.Until` | `backoff::backoff_until`, `backoff::backoff_until_async` | the stop wakes the wait; the jitter is that of the backoff |
 //! | the loop `for c.processNextItem() {}` | [`Workers`](crate::Workers) | catch panics, count retries, drain with a deadline |
@@ -363,12 +363,12 @@
 //! | `Reconcile(ctx, req) (Result, error)` | a handler `Fn(&Item<K>) -> Result<Outcome, E>` |
 //! | `return Result{}, nil` | `Ok(Outcome::Success)`, or `Ok(())` |
 //! | `return Result{}, err` | `Err(error)`: retried with backoff |
-//! | `Result{RequeueAfter: d}` | [`Outcome::RequeueAfter`](crate::Outcome::RequeueAfter) |
+//! | `Result{RequeueAfter: d}` | [`Outcome::RequeueAfter`](crate::Outcome::RequeueAfter); without workers [`Item::requeue_after`](crate::Item::requeue_after) |
 //! | `reconcile.TerminalError(err)` | [`Outcome::GiveUp`](crate::Outcome::GiveUp) |
 //! | `MaxConcurrentReconciles` | the number of loops: `spawn(n, …)` |
 //! | `RecoverPanic` | always; [`on_panic`](crate::WorkersBuilder::on_panic) tells you |
 //! | `priorityqueue.New` | [`WorkQueue::new`](crate::WorkQueue::new): each queue has priorities; lower ones are not starved |
-//! | `AddWithOpts` with `AddOpts`: `After`, `RateLimited`, `Priority` | [`add_with`](crate::WorkQueue::add_with) and [`AddOptions`](crate::AddOptions), for one key |
+//! | `AddWithOpts` with `AddOpts`: `After`, `RateLimited`, `Priority` | [`add_with`](crate::WorkQueue::add_with) and [`AddOptions`](crate::AddOptions): `after`, `rate_limited`, `priority`; for one key |
 //! | `GetWithPriority` | [`get`](crate::WorkQueue::get), and [`Item::priority`](crate::Item::priority) |
 //! | `handler.LowPriority` for the initial list | [`Priority::LOW`](crate::Priority::LOW) |
 //! | `UsePriorityQueue` | from the first call that gives a priority |

@@ -81,7 +81,7 @@
 //!   matter. The bound does not hold while a thread that holds the key's shard is stopped (P21), nor until a getter finds its lock free. A
 //!   thread that ended while it stayed with a shard counts as a getter until another one takes over the shard; so `getters` may be greater
 //!   by `shards`. Upheld by `src/shared/choose.rs`, `src/shared/hub.rs` and the stamps of `src/order/line.rs`. Shown by `tests/shards.rs`,
-//!   the unit tests of `src/shared/choose.rs`, `loom-tests/tests/shards.rs` and `loom-tests/shuttle/tests/shards.rs`.
+//!   `tests/delays_stress.rs`, the unit tests of `src/shared/choose.rs` and `loom-tests/tests/shards.rs`.
 //!
 //! * **P19** Priorities: a key of a higher priority is handed out first. Keys of one priority are a level, first in, first out. Of several
 //!   adds of a key the highest priority counts. An add may raise a queued key, to the end of its new level, and never lowers it. A key that
@@ -266,7 +266,7 @@
 //!
 //! The timing wheel holds the deadlines. An entry is in the slot that its deadline chooses. When an entry of a slot has expired, the wheel
 //! opens the slot, and its other entries move to finer slots. Upheld by `src/time/wheel/`. Shown by `tests/wheel.rs`, and by
-//! `tests/support/wheel.rs`, which compares the wheel with a sorted map under proptest and a fuzzer.
+//! `tests/support/wheel.rs`, which compares the wheel with a sorted map with random calls and under a fuzzer.
 //!
 //! * **T1** An entry is in the slot that its deadline and the wheel's time choose, or in one of four other lists. One list has the expired
 //!   entries. Three have entries on their way from an opened slot to finer ones.

@@ -8,7 +8,6 @@
 
 mod support {
     pub(crate) mod keys;
-    pub(crate) mod manual;
     pub(crate) mod until;
 }
 
@@ -23,7 +22,6 @@ use std::task::{Context, Wake, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 use support::keys::With;
-use support::manual::{manual_queue, pairs};
 use support::until::wait_until;
 
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -209,34 +207,7 @@ fn a_key_that_panics_when_dropped_does_not_lose_the_driver() {
     assert_eq!(queue.get_timeout(Duration::from_secs(30)).unwrap().0, 1);
 }
 
-// ---- mock clocks ----
-
-// ---- pending and very long delays ----
-
-#[test]
-fn delays_that_are_taken_during_a_turn_come_in_order() {
-    /// A waker that takes the delays, between two batches of expired keys.
-    struct Takes(WorkQueue<u32>, Mutex<Vec<(u32, Duration)>>);
-    impl Wake for Takes {
-        fn wake(self: Arc<Self>) {
-            self.1.lock().unwrap().extend(pairs(self.0.take_delayed()));
-        }
-    }
-    let (queue, time) = manual_queue();
-    queue.add_after(0, Duration::from_nanos(1));
-    for key in 1..1_000 {
-        queue.add_after(key, Duration::from_nanos(70));
-    }
-    let takes = Arc::new(Takes(queue.clone(), Mutex::default()));
-    let mut future = pin!(queue.get_async());
-    assert!(future.as_mut().poll(&mut Context::from_waker(&Waker::from(Arc::clone(&takes)))).is_pending());
-    time.advance(Duration::from_nanos(100));
-    let due = queue.turn();
-    let taken = takes.1.lock().unwrap();
-    assert_eq!((due + taken.len(), queue.delayed_len()), (1_000, 0));
-    assert!(taken.iter().all(|&(_, left)| left.is_zero()));
-    assert!(taken.is_sorted(), "equal deadlines, in the order of the calls");
-}
+// ---- very long delays ----
 
 #[test]
 fn very_long_delays_do_not_expire() {

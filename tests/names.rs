@@ -1,63 +1,10 @@
-//! The names that users of client-go and controller-runtime search for.
+//! The names that users of client-go and controller-runtime search for: those in the left cells of the cookbook's tables.
 //!
-//! Checks: each is a `#[doc(alias)]` of the item that serves it, so that rustdoc's search finds it, and stands in a row of the
-//! cookbook's tables, which says what differs.
+//! Checks: each is a `#[doc(alias)]` of an item that its row names, so that rustdoc's search finds it. Their number is known, so that none
+//! goes.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-
-/// The identifier of an item, and the names that it serves.
-const NAMES: &[(&str, &str)] = &[
-    (
-        "new",
-        "NewQueue NewTyped NewDelayingQueue NewTypedDelayingQueue NewRateLimitingQueue NewTypedRateLimitingQueue priorityqueue.New",
-    ),
-    ("builder", "NewWithConfig NewTypedWithConfig NewDelayingQueueWithConfig NewTypedDelayingQueueWithConfig"),
-    ("builder", "NewRateLimitingQueueWithConfig NewTypedRateLimitingQueueWithConfig"),
-    (
-        "WorkQueueBuilder",
-        "QueueConfig TypedQueueConfig DelayingQueueConfig TypedDelayingQueueConfig RateLimitingQueueConfig TypedRateLimitingQueueConfig",
-    ),
-    ("name", "NewNamed NewNamedDelayingQueue NewNamedRateLimitingQueue"),
-    ("clock", "NewDelayingQueueWithCustomClock"),
-    (
-        "WorkQueue",
-        "Interface TypedInterface DelayingInterface TypedDelayingInterface RateLimitingInterface TypedRateLimitingInterface",
-    ),
-    ("add", "Add"),
-    ("get", "Get"),
-    ("done", "Done"),
-    ("len", "Len"),
-    ("shut_down", "ShutDown"),
-    ("shut_down_with_drain", "ShutDownWithDrain"),
-    ("shutting_down", "ShuttingDown"),
-    ("add_after", "AddAfter waitingForAddCh"),
-    ("Driver", "waitingLoop"),
-    ("add_rate_limited", "AddRateLimited"),
-    ("forget", "Forget"),
-    ("num_requeues", "NumRequeues"),
-    (
-        "ItemExponentialFailure",
-        "NewItemExponentialFailureRateLimiter NewTypedItemExponentialFailureRateLimiter DefaultItemBasedRateLimiter",
-    ),
-    ("ItemFastSlow", "NewItemFastSlowRateLimiter NewTypedItemFastSlowRateLimiter"),
-    ("Step", "StepRateLimiter"),
-    ("Bucket", "BucketRateLimiter TypedBucketRateLimiter"),
-    ("MaxOf", "NewMaxOfRateLimiter NewTypedMaxOfRateLimiter"),
-    ("WithMaxWait", "NewWithMaxWaitRateLimiter NewTypedWithMaxWaitRateLimiter"),
-    ("default_controller_rate_limiter", "DefaultControllerRateLimiter DefaultTypedControllerRateLimiter"),
-    ("Observer", "MetricsProvider"),
-    ("interval", "updateUnfinishedWorkLoop"),
-    ("step", "Step Backoff"),
-    ("jitter", "Jitter"),
-    ("exponential", "NewExponentialBackoffManager"),
-    ("windowed", "DelayWithReset"),
-    ("backoff_until", "BackoffUntil JitterUntil Until"),
-    ("add_with", "AddWithOpts"),
-    ("AddOptions", "AddOpts"),
-    ("priority", "GetWithPriority"),
-    ("GiveUp", "TerminalError"),
-    ("requeue_after", "RequeueAfter"),
-];
 
 /// The text of all files of a folder.
 fn read_all(folder: &Path, text: &mut String) {
@@ -80,32 +27,34 @@ fn item(lines: &str) -> &str {
     words.next().unwrap_or_default()
 }
 
+/// Whether a text has this name as a word.
+fn has_word(text: &str, name: &str) -> bool {
+    text.match_indices(name).any(|(at, _)| {
+        let around = [text[..at].chars().next_back(), text[at + name.len()..].chars().next()];
+        around.into_iter().flatten().all(|c| !c.is_alphanumeric() && c != '_')
+    })
+}
+
 #[test]
 fn the_names_of_client_go_are_found() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let (mut sources, cookbook) = (String::new(), std::fs::read_to_string(folder.join("cookbook.rs")).unwrap());
     read_all(&folder, &mut sources);
-    let rows: Vec<_> = cookbook.lines().filter(|line| line.starts_with("//! | ")).collect();
-    let mut missing = Vec::new();
-    let names = NAMES.iter().flat_map(|(serves, names)| names.split(' ').map(move |name| (name, serves)));
-    for (name, serves) in names {
-        let alias = format!("#[doc(alias = \"{name}\")]\n");
-        let items: Vec<_> = sources.match_indices(&alias).map(|(at, _)| item(&sources[at..])).collect();
-        if !items.contains(serves) {
-            missing.push(format!("{name}: an alias of `{serves}`, not only of {items:?}"));
-        }
-        // As a word between backticks: `Get`, `wait.BackoffUntil`, `Result{RequeueAfter: d}`.
-        let is_word = |text: &str| {
-            text.match_indices(name).any(|(at, _)| {
-                let around = [text[..at].chars().next_back(), text[at + name.len()..].chars().next()];
-                around.into_iter().flatten().all(|c| !c.is_alphanumeric())
-            })
-        };
-        let in_left_cell =
-            |row: &&str| row.split('|').nth(1).unwrap_or_default().split('`').skip(1).step_by(2).any(is_word);
-        if !rows.iter().any(in_left_cell) {
-            missing.push(format!("{name}: a row of the cookbook"));
+    let mut aliases = BTreeMap::<_, BTreeSet<_>>::new();
+    for alias in sources.split("#[doc(alias = \"").skip(1) {
+        let (name, after) = alias.split_once("\")]\n").expect("an alias has a line of its own");
+        aliases.entry(name).or_default().insert(item(after));
+    }
+    let rows = cookbook.lines().filter_map(|line| line.strip_prefix("//! | ")?.split_once(" | "));
+    let (mut named, mut found) = (BTreeSet::new(), BTreeSet::new());
+    for (left, right) in rows {
+        // Between backticks: `Get`, `wait.BackoffUntil`, `Result{RequeueAfter: d}`.
+        let is_left = |name: &str| left.split('`').skip(1).step_by(2).any(|code| has_word(code, name));
+        for (name, items) in aliases.iter().filter(|(name, _)| is_left(name)) {
+            named.insert(name);
+            found.extend(items.iter().any(|item| has_word(right, item)).then_some(name));
         }
     }
-    assert!(missing.is_empty(), "{missing:#?}");
+    assert_eq!(named, found, "the row does not name the alias's item");
+    assert_eq!(found.len(), 74, "{found:?}");
 }

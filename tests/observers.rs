@@ -245,130 +245,110 @@ mod facade {
     use keyqueue::observe::MetricsObserver;
     use keyqueue::{AddOptions, Item, MockClock, Outcome, Priority, Stats};
     use metrics::{
-        Counter, CounterFn, Gauge, GaugeFn, HistogramFn, Key, KeyName, Metadata, Recorder, SharedString, Unit,
-        with_local_recorder,
+        Counter, Gauge, HistogramFn, Key, KeyName, Metadata, Recorder, SharedString, Unit, with_local_recorder,
     };
     use std::collections::{BTreeMap, BTreeSet};
+    use std::sync::atomic::AtomicU64;
 
-    /// A recorder that keeps each series by name and labels.
+    /// A recorder that keeps each series by its kind, name and labels.
     #[derive(Default, Clone)]
     struct Exporter(Arc<Mutex<Exported>>);
 
     #[derive(Default)]
     struct Exported {
-        counters: BTreeMap<String, u64>,
-        gauges: BTreeMap<String, f64>,
-        histograms: BTreeMap<String, Vec<(f64, usize)>>,
-        /// The kind, the unit and the help of each name.
-        described: BTreeMap<String, (&'static str, Option<Unit>, String)>,
+        /// Counters, and the bits of gauges.
+        numbers: BTreeMap<String, Arc<AtomicU64>>,
+        histograms: BTreeMap<String, Arc<Sum>>,
+        /// The unit and the help of each kind and name.
+        described: BTreeMap<String, (Option<Unit>, String)>,
         /// The next gauge panics.
         panics: bool,
     }
 
-    /// One series.
-    struct One(Exporter, String);
+    /// The number of values, and their sum.
+    #[derive(Default)]
+    struct Sum(Mutex<(usize, f64)>);
 
-    fn name(key: &Key) -> String {
-        let labels: Vec<_> = key.labels().map(|label| format!("{}={}", label.key(), label.value())).collect();
-        format!("{}{{{}}}", key.name(), labels.join(","))
-    }
-
-    impl CounterFn for One {
-        fn increment(&self, value: u64) {
-            *self.0.0.lock().unwrap().counters.entry(self.1.clone()).or_default() += value;
-        }
-
-        fn absolute(&self, _: u64) {
-            panic!("two queues of one name would overwrite each other");
-        }
-    }
-
-    impl GaugeFn for One {
-        fn increment(&self, _: f64) {
-            unreachable!()
-        }
-
-        fn decrement(&self, _: f64) {
-            unreachable!()
-        }
-
-        fn set(&self, value: f64) {
-            self.0.0.lock().unwrap().gauges.insert(self.1.clone(), value);
-        }
-    }
-
-    impl HistogramFn for One {
+    impl HistogramFn for Sum {
         fn record(&self, value: f64) {
             self.record_many(value, 1);
         }
 
         fn record_many(&self, value: f64, count: usize) {
-            self.0.0.lock().unwrap().histograms.entry(self.1.clone()).or_default().push((value, count));
+            let (values, sum) = &mut *self.0.lock().unwrap();
+            *values += count;
+            *sum += value * count as f64;
         }
     }
 
+    fn name(kind: &str, key: &Key) -> String {
+        let labels: Vec<_> = key.labels().map(|label| format!("{}={}", label.key(), label.value())).collect();
+        format!("{kind} {}{{{}}}", key.name(), labels.join(","))
+    }
+
     impl Exporter {
-        fn one(&self, key: &Key) -> Arc<One> {
-            Arc::new(One(self.clone(), name(key)))
+        fn number(&self, kind: &str, key: &Key) -> Arc<AtomicU64> {
+            Arc::clone(self.0.lock().unwrap().numbers.entry(name(kind, key)).or_default())
         }
 
-        fn describe(&self, kind: &'static str, name: KeyName, unit: Option<Unit>, help: SharedString) {
+        fn describe(&self, kind: &str, name: &KeyName, unit: Option<Unit>, help: &SharedString) {
             assert!(!help.is_empty());
-            let exported = &mut *self.0.lock().unwrap();
-            exported.described.insert(name.as_str().to_owned(), (kind, unit, help.to_string()));
+            let described = &mut self.0.lock().unwrap().described;
+            described.insert(format!("{kind} {}", name.as_str()), (unit, help.to_string()));
         }
 
         fn counter(&self, name: &str) -> u64 {
-            self.0.lock().unwrap().counters[name]
+            self.0.lock().unwrap().numbers[&format!("counter {name}")].load(Ordering::SeqCst)
         }
 
         fn gauge(&self, name: &str) -> f64 {
-            self.0.lock().unwrap().gauges[name]
+            f64::from_bits(self.0.lock().unwrap().numbers[&format!("gauge {name}")].load(Ordering::SeqCst))
+        }
+
+        fn histogram(&self, name: &str) -> (usize, f64) {
+            let exported = self.0.lock().unwrap();
+            exported.histograms.get(&format!("histogram {name}")).map_or((0, 0.0), |sum| *sum.0.lock().unwrap())
         }
 
         fn text(&self) -> String {
-            let Exported { counters, gauges, histograms, .. } = &*self.0.lock().unwrap();
-            let count = |all: &[(f64, usize)]| all.iter().map(|(_, count)| count).sum::<usize>();
-            let counters = counters.iter().map(|(name, value)| format!("counter {name} {value}\n"));
-            let gauges = gauges.iter().map(|(name, value)| format!("gauge {name} {value}\n"));
-            let histograms = histograms.iter().map(|(name, all)| format!("histogram {name} {}\n", count(all)));
-            counters.chain(gauges).chain(histograms).collect()
-        }
-
-        /// The number of values, and their sum.
-        fn histogram(&self, name: &str) -> (usize, f64) {
-            let exported = self.0.lock().unwrap();
-            let all = exported.histograms.get(name).map_or(&[][..], Vec::as_slice);
-            all.iter().fold((0, 0.0), |(n, sum), &(value, count)| (n + count, sum + value * count as f64))
+            let Exported { numbers, histograms, .. } = &*self.0.lock().unwrap();
+            let number = |name: &str, bits| match name.starts_with("gauge") {
+                true => f64::from_bits(bits).to_string(),
+                false => bits.to_string(),
+            };
+            let numbers = numbers.iter().map(|(name, of)| (name, number(name, of.load(Ordering::SeqCst))));
+            let counts = histograms.iter().map(|(name, sum)| (name, sum.0.lock().unwrap().0.to_string()));
+            numbers.chain(counts).map(|(name, number)| format!("{name} {number}\n")).collect()
         }
     }
 
     impl Recorder for Exporter {
         fn describe_counter(&self, key: KeyName, unit: Option<Unit>, help: SharedString) {
-            self.describe("counter", key, unit, help);
+            self.describe("counter", &key, unit, &help);
         }
 
         fn describe_gauge(&self, key: KeyName, unit: Option<Unit>, help: SharedString) {
-            self.describe("gauge", key, unit, help);
+            self.describe("gauge", &key, unit, &help);
         }
 
         fn describe_histogram(&self, key: KeyName, unit: Option<Unit>, help: SharedString) {
-            self.describe("histogram", key, unit, help);
+            self.describe("histogram", &key, unit, &help);
         }
 
         fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {
-            Counter::from_arc(self.one(key))
+            Counter::from_arc(self.number("counter", key))
         }
 
         fn register_gauge(&self, key: &Key, _: &Metadata<'_>) -> Gauge {
             if std::mem::take(&mut self.0.lock().unwrap().panics) {
                 resume_unwind(Box::new("an exporter"));
             }
-            Gauge::from_arc(self.one(key))
+            Gauge::from_arc(self.number("gauge", key))
         }
 
         fn register_histogram(&self, key: &Key, _: &Metadata<'_>) -> metrics::Histogram {
-            metrics::Histogram::from_arc(self.one(key))
+            let histograms = &mut self.0.lock().unwrap().histograms;
+            metrics::Histogram::from_arc(Arc::clone(histograms.entry(name("histogram", key)).or_default()))
         }
     }
 
@@ -443,20 +423,13 @@ histogram workqueue_work_duration_seconds{name=pods} 3
         assert_eq!(MetricsObserver::new().interval(), Some(500 * MS), "as often as client-go");
         let described = std::mem::take(&mut exporter.0.lock().unwrap().described);
         let names: BTreeSet<_> = SERIES.lines().map(|line| line.split_once('{').unwrap().0).collect();
-        assert!(
-            described
-                .iter()
-                .map(|(name, (kind, ..))| format!("{kind} {name}"))
-                .collect::<BTreeSet<_>>()
-                .iter()
-                .eq(&names)
-        );
-        for (name, (_, unit, _)) in &described {
+        assert!(described.keys().eq(&names));
+        for (name, (unit, _)) in &described {
             let expected = if name.ends_with("_seconds") { Unit::Seconds } else { Unit::Count };
             assert_eq!(*unit, Some(expected), "{name}");
         }
         // Each of the two says what it counts, as the name of the first is misleading.
-        let help = |name: &str| &described[name].2;
+        let help = |name: &str| &described[&format!("counter {name}")].1;
         assert!(help("workqueue_retries_total").contains("failures or not: see workqueue_failures_total"));
         assert!(help("workqueue_failures_total").contains("failures"));
         // The item is dropped after the last report, so the last gauges still count it.
@@ -568,14 +541,8 @@ histogram workqueue_work_duration_seconds{name=pods} 3
             // Of many levels, 25 have their own series.
             (1..=40).for_each(|level: i8| _ = add(1000 + u32::from(level as u8), level));
             queue.inspect().report();
-            let has = |level: i8| {
-                exporter
-                    .0
-                    .lock()
-                    .unwrap()
-                    .gauges
-                    .contains_key(&format!("workqueue_depth{{name=pods,priority={level}}}"))
-            };
+            let exported = exporter.text();
+            let has = |level: i8| exported.contains(&format!("gauge workqueue_depth{{name=pods,priority={level}}}"));
             // The first two are 100 and -100; the others are visited highest first.
             assert_eq!((1..=40).filter(|&level| has(level)).collect::<Vec<_>>(), (18..=40).collect::<Vec<_>>());
             assert_eq!((depth(",priority=other"), depth(",priority=18"), depth("")), (17.0, 1.0, 0.0));

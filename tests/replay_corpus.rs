@@ -38,12 +38,21 @@ fn limiter_vs_integer_model() {
 }
 
 /// Random calls beside the corpus, the same ones each time.
+fn random_lives<const BYTES: usize>(count: usize, target: fn(&[u8])) {
+    let mut random = fastrand::Rng::with_seed(1);
+    let mut data = [0; BYTES];
+    for _ in 0..count {
+        random.fill(&mut data);
+        target(&data[..random.usize(..BYTES)]);
+    }
+}
+
+#[test]
+fn random_lives_of_wheels() {
+    random_lives::<2000>(4_000, wheel::run_bytes);
+}
+
 #[test]
 fn random_lives_of_limiters() {
-    let mut random = fastrand::Rng::with_seed(1);
-    let mut data = [0; 600];
-    for _ in 0..20_000 {
-        random.fill(&mut data);
-        limiter::run_bytes(&data[..random.usize(..600)]);
-    }
+    random_lives::<600>(20_000, limiter::run_bytes);
 }

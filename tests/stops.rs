@@ -15,12 +15,10 @@ use std::collections::BTreeSet;
 use std::future::{pending, ready};
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Barrier, Mutex, OnceLock, mpsc};
+use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
 use std::time::Duration;
 use support::within::within_30_s;
-
-const MS: Duration = Duration::from_millis(1);
 
 /// The first number is the group.
 type Key = (u32, u32);
@@ -41,17 +39,6 @@ fn fair() -> WorkQueueBuilder<Key> {
     WorkQueue::builder().fair_by(|key: &Key| key.0)
 }
 
-/// Adds keys of three groups, some with priorities.
-fn add_some(queue: &WorkQueue<Key>, priorities: bool) -> BTreeSet<Key> {
-    let keys: BTreeSet<_> = (0..300).map(|n| (n % 3, n)).collect();
-    for &key in &keys {
-        let priority = if priorities { Priority(key.1 as i8 % 3) } else { Priority::NORMAL };
-        let added = if priorities { queue.add_with(key, AddOptions::new().priority(priority)) } else { queue.add(key) };
-        assert_eq!(added, Added::Queued);
-    }
-    keys
-}
-
 /// The keys of a list, each of which is there once.
 fn set(keys: &[Key]) -> BTreeSet<Key> {
     let set: BTreeSet<_> = keys.iter().copied().collect();
@@ -59,70 +46,14 @@ fn set(keys: &[Key]) -> BTreeSet<Key> {
     set
 }
 
-/// Each of `keys` is in one list.
-#[track_caller]
-fn assert_conserved(case: &str, keys: &BTreeSet<Key>, left: &Leftover<Key>) {
-    // No key is in two lists.
-    let all = set(&[&left.queued[..], &left.processing, &left.refused].concat());
-    assert_eq!(all, *keys, "{case}: keys are missing");
-}
-
-/// A gate at which handlers wait.
-#[derive(Clone, Default)]
-struct Gate(Arc<(Mutex<bool>, std::sync::Condvar)>);
-
-impl Gate {
-    fn wait(&self) {
-        let (open, changed) = &*self.0;
-        drop(changed.wait_while(open.lock().unwrap(), |open| !*open).unwrap());
-    }
-
-    fn open(&self) {
-        *self.0.0.lock().unwrap() = true;
-        self.0.1.notify_all();
-    }
-}
-
 type Stop = fn(&Workers<Key>) -> Leftover<Key>;
 
 /// The stops and drains that return although a handler does not.
-const STOPS: [(&str, Stop); 3] = [
-    ("stop", Workers::stop),
-    ("drain_timeout", |workers| workers.drain_timeout(MS)),
-    ("drain_until", |workers| block_on(workers.drain_until(ready(())))),
+const STOPS: [Stop; 3] = [
+    Workers::stop,
+    |workers| workers.drain_timeout(Duration::ZERO),
+    |workers| block_on(workers.drain_until(ready(()))),
 ];
-
-#[test]
-fn each_way_to_stop_threads_returns_although_groups_are_full() {
-    for (mode, builder) in MODES {
-        for (stop_name, stop) in STOPS {
-            for priorities in [false, true] {
-                let case = format!("{mode}, {stop_name}, priorities: {priorities}");
-                let queue = builder().build();
-                let keys = add_some(&queue, priorities);
-                let gate = Gate::default();
-                let at_gate = gate.clone();
-                // A limit of 1 lets three of them hold keys, and the others wait for keys of full groups.
-                let workers = queue.workers().spawn(5, move |_: &Item<'_, Key>| at_gate.wait()).unwrap();
-                let held = if mode.starts_with("limit 1") { 3 } else { 5 };
-                while queue.processing_len() < held {
-                    thread::yield_now();
-                }
-                let own = workers.clone();
-                let left = within_30_s(move || stop(&own));
-                assert_eq!(left.processing.len(), held, "{case}");
-                assert_conserved(&case, &keys, &left);
-                assert_eq!((queue.len(), queue.processing_len()), (0, held), "{case}");
-                gate.open();
-                let own = workers.clone();
-                within_30_s(move || own.join());
-                assert!(workers.stop().is_empty(), "{case}");
-                let stats = queue.stats();
-                assert_eq!((stats.handed_out, stats.taken), (held as u64, 300 - held as u64), "{case}");
-            }
-        }
-    }
-}
 
 /// A drain without a deadline that a plain shut-down releases, while no loop runs and another holder has filled a group.
 #[test]
@@ -139,33 +70,6 @@ fn a_released_drain_returns_although_a_group_is_full() {
     let left = within_30_s(move || drain.join().unwrap());
     assert_eq!((left.queued, left.processing), (vec![(1, 2), (2, 1)], vec![(1, 1)]));
     item.done();
-}
-
-/// The workers, for their handler.
-fn wait_for(workers: &OnceLock<Workers<Key>>) -> &Workers<Key> {
-    loop {
-        if let Some(workers) = workers.get() {
-            return workers;
-        }
-        thread::yield_now();
-    }
-}
-
-#[test]
-fn a_handler_may_stop_its_workers_although_its_group_is_full() {
-    for (mode, builder) in MODES {
-        let queue = builder().build();
-        let keys = add_some(&queue, false);
-        let (send, receive) = mpsc::channel();
-        let workers = Arc::new(OnceLock::<Workers<Key>>::new());
-        let its = Arc::clone(&workers);
-        let handler = move |_: &Item<'_, Key>| send.send(wait_for(&its).stop()).unwrap();
-        workers.set(queue.workers().spawn(1, handler).unwrap()).unwrap();
-        let left = receive.recv_timeout(Duration::from_secs(30)).expect("the handler has not returned after 30 s");
-        assert_conserved(mode, &keys, &left);
-        assert_eq!((left.processing.len(), queue.len()), (1, 0), "{mode}");
-        wait_for(&workers).join();
-    }
 }
 
 /// With several shards by age, as far as it is known: one of 64 pushes of a shard reads the time. (With one shard the reference compares the
@@ -227,7 +131,7 @@ struct Notes {
     failed: bool,
 }
 
-/// Threads add, get, hold and take back keys while another stops the workers, and runs that end after that fail or panic. Each hand-out that an
+/// Threads add, get, hold and take back keys while another stops the workers, in one of three ways, and runs that end after that fail or panic. Each hand-out that an
 /// accepted add leads to takes place, or one `remove` takes it back, or the key is in one list; a key that is held when the stop returns is in
 /// its list.
 #[test]
@@ -310,7 +214,7 @@ fn stop_under_load(case: &str, builder: fn() -> WorkQueueBuilder<Key>, prioritie
             thread::yield_now();
         }
         let own = workers.clone();
-        let left = within_30_s(move || own.stop());
+        let left = within_30_s(move || STOPS[seed as usize % 3](&own));
         (left, time.fetch_add(1, Ordering::SeqCst))
     });
     let own = workers.clone();

@@ -1,13 +1,10 @@
-//! The timing wheel alone: random calls, compared with a sorted map (`support/wheel.rs`), and situations that they rarely reach.
+//! The timing wheel alone, in situations that random calls rarely reach. Random calls, compared with a sorted map: `replay_corpus.rs`.
 
 mod support {
     pub(crate) mod side;
     pub(crate) mod wheel;
 }
 
-use proptest::collection::vec;
-use proptest::prelude::*;
-use support::wheel as random;
 use support::wheel::real::{Placement, Placements, Popped, Wheel};
 
 /// One placement for each number of the test.
@@ -119,47 +116,9 @@ fn equal_deadlines_stay_in_order_while_a_slot_is_opened() {
     }
 }
 
-fn ticks(bits: u8) -> impl Strategy<Value = random::Span> {
-    use random::{Side, Span};
-    let side = prop_oneof![1 => Just(Side::Before), 2 => Just(Side::At), 1 => Just(Side::After)];
-    prop_oneof![
-        2 => Just(Span::Zero),
-        6 => (0..bits, side.clone()).prop_map(|(n, side)| Span::Power(n, side)),
-        6 => (any::<u8>(), 0..bits - 7).prop_map(|(n, by)| Span::Shifted(n, by)),
-        6 => (any::<u16>(), side.clone()).prop_map(|(at, side)| Span::ToDeadline(at, side)),
-        u32::from(bits == 64) => side.prop_map(Span::ToEnd),
-        2 => (any::<u64>(), 1..=bits).prop_map(|(n, bits)| Span::Any(n >> (64 - bits))),
-    ]
-}
-
-fn wheel_op() -> impl Strategy<Value = random::Op> {
-    use random::Op;
-    // The clock mostly stays before most deadlines.
-    let by = prop_oneof![30 => ticks(40), 5 => ticks(56), 1 => ticks(64)];
-    prop_oneof![
-        20 => ticks(64).prop_map(Op::Insert),
-        10 => ticks(40).prop_map(Op::Insert),
-        1 => any::<u8>().prop_map(Op::InsertPast),
-        3 => (any::<u8>(), ticks(64), 0..64_u8).prop_map(|(n, from, bits)| Op::InsertMany(n, from, bits)),
-        6 => any::<u16>().prop_map(Op::Remove),
-        6 => (any::<u16>(), ticks(64)).prop_map(|(at, to)| Op::Move(at, to)),
-        6 => (by.clone(), any::<u8>()).prop_map(|(by, budget)| Op::Pop(by, budget)),
-        6 => (by, any::<u8>()).prop_map(|(by, budget)| Op::PopAll(by, budget)),
-    ]
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(256) })]
-
-    #[test]
-    fn the_wheel_agrees_with_a_sorted_map(start: u64, ops in vec(wheel_op(), 0..150)) {
-        random::run(start, &ops);
-    }
-}
-
 /// An expired entry is popped before all later entries are sorted.
 #[test]
 fn the_wheel_pops_expired_entries_before_it_sorts() {
-    let moves = random::moves_before_the_expired_entry();
+    let moves = support::wheel::moves_before_the_expired_entry();
     assert!(moves < 2_000, "{moves} entries were moved first");
 }

@@ -404,37 +404,7 @@ fn a_loop_ends_when_its_handler_is_dropped() {
     }
 }
 
-// ---- handlers that wait for an add of their key, or for the shut-down ----
-
-#[test]
-fn an_add_wakes_all_until_dirty_futures_but_dropped_ones() {
-    let queue = WorkQueue::<u32>::new();
-    queue.add_all([1, 2]);
-    let (one, two) = (queue.get().unwrap(), queue.get().unwrap().into_owned());
-    let calls: [Arc<Calls>; 5] = std::array::from_fn(|_| Arc::default());
-    let [first, second, gone, other, again] = &calls;
-    let mut futures = [Box::pin(one.until_dirty()), Box::pin(one.until_dirty())];
-    assert!(poll(futures[0].as_mut(), again).is_pending());
-    assert!(poll(futures[0].as_mut(), first).is_pending(), "the latest waker replaces it");
-    assert!(poll(futures[1].as_mut(), second).is_pending());
-    let mut dropped = Box::pin(one.until_dirty());
-    assert!(poll(dropped.as_mut(), gone).is_pending());
-    drop(dropped);
-    let mut others = Box::pin(two.until_dirty());
-    assert!(poll(others.as_mut(), other).is_pending());
-
-    queue.add(3);
-    assert_eq!(calls.each_ref().map(|calls| calls.count()), [0; 5], "an add of another key wakes none of them");
-    queue.add_all([1, 1]);
-    assert_eq!(calls.each_ref().map(|calls| calls.count()), [1, 1, 0, 0, 0]);
-    assert!(futures.iter_mut().all(|future| poll(future.as_mut(), again).is_ready()));
-    assert!(poll(pin!(one.until_dirty()), again).is_ready(), "resolves at once");
-    assert!(poll(others.as_mut(), other).is_pending());
-    assert_eq!(again.count(), 0);
-    drop((futures, others));
-    one.done();
-    assert_eq!((other.count(), queue.len()), (0, 2));
-}
+// ---- handlers that wait for the shut-down ----
 
 /// The beginning of a drain wakes them too: the drain waits for the handlers, so they must not wait for its end.
 #[test]

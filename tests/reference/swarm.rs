@@ -240,83 +240,48 @@ fn quietly<T>(run: impl FnOnce() -> T) -> T {
     result
 }
 
-/// A list of steps that fails too, with fewer steps and smaller numbers.
+/// A list of steps that fails too, with fewer steps and smaller numbers: one change after the other, as long as one still fails.
 fn shorter(plan: &Plan, mut ops: Vec<Op>) -> Vec<Op> {
     loop {
-        let before = ops.clone();
-        ops = smaller_numbers(plan, fewer_steps(plan, ops));
-        if ops == before {
-            return shorter_repeats(plan, ops);
-        }
+        let smaller = smaller(&ops).find(|ops| fails(plan, ops));
+        ops = match smaller {
+            Some(ops) => ops,
+            None => return ops,
+        };
     }
 }
 
-/// Drops steps, as long as the run still fails: first halves, then fewer at a time.
-fn fewer_steps(plan: &Plan, mut ops: Vec<Op>) -> Vec<Op> {
-    let mut size = ops.len().div_ceil(2).max(1);
-    loop {
-        let before = ops.len();
-        let mut at = 0;
-        while at < ops.len() {
-            let mut fewer = ops.clone();
-            fewer.drain(at..(at + size).min(ops.len()));
-            if fails(plan, &fewer) {
-                ops = fewer;
-            } else {
-                at += size;
-            }
-        }
-        if size == 1 && ops.len() == before {
-            return ops;
-        }
-        size = (size / 2).max(1);
-    }
+/// First without half of the steps, then without fewer; then with a smaller number in one of them, which selects an item, a waiter or a loop
+/// (modulo how many there are: a large one selects another after each step that is dropped); then with fewer repetitions.
+fn smaller(ops: &[Op]) -> impl Iterator<Item = Vec<Op>> {
+    let sizes = (0..usize::BITS).map(move |bits| ops.len() >> bits).take_while(|size| *size > 0);
+    let drops =
+        sizes.flat_map(move |size| (0..ops.len()).step_by(size).map(move |at| (at..ops.len().min(at + size), None)));
+    let changes = ops.iter().enumerate().flat_map(|(at, op)| smaller_op(op).map(move |op| (at..at + 1, Some(op))));
+    drops.chain(changes).map(|(range, op)| {
+        let mut ops = ops.to_vec();
+        ops.splice(range, op);
+        ops
+    })
 }
 
-/// Selects an item, a waiter or a loop by the smallest number: a large one, which is taken modulo how many there are, selects another one after
-/// each step that is dropped.
-fn smaller_numbers(plan: &Plan, mut ops: Vec<Op>) -> Vec<Op> {
-    for at in 0..ops.len() {
-        for smaller in 0..16 {
-            let mut op = ops[at].clone();
+fn smaller_op(op: &Op) -> Box<dyn Iterator<Item = Op> + '_> {
+    match op {
+        Op::Repeat(times, body) => {
+            let fewer = (*times > 1).then(|| Op::Repeat(times / 2, body.clone()));
+            Box::new(smaller(body).map(|body| Op::Repeat(*times, body)).chain(fewer))
+        }
+        _ => Box::new((0..16).map_while(|smaller| {
+            let mut op = op.clone();
             match &mut op {
                 Op::End(n, _) | Op::Finish(n, _) if smaller < *n => *n = smaller,
                 Op::IntoOwned(n) | Op::WaitDirty(n) | Op::Poll(n) if smaller < *n => *n = smaller,
                 Op::DropWaiter(n) | Op::PollLoop(n) | Op::DropLoop(n) if smaller < *n => *n = smaller,
-                _ => break,
+                _ => return None,
             }
-            let mut other = ops.clone();
-            other[at] = op;
-            if fails(plan, &other) {
-                ops = other;
-                break;
-            }
-        }
+            Some(op)
+        })),
     }
-    ops
-}
-
-/// The same for the steps that are repeated.
-fn shorter_repeats(plan: &Plan, mut ops: Vec<Op>) -> Vec<Op> {
-    for at in 0..ops.len() {
-        while let Op::Repeat(times, body) = ops[at].clone() {
-            let fewer = (0..body.len()).map(|out| {
-                let mut body = body.clone();
-                body.remove(out);
-                Op::Repeat(times, body)
-            });
-            let shorter = fewer.chain((times > 1).then(|| Op::Repeat(times / 2, body.clone()))).find(|shorter| {
-                let mut ops = ops.clone();
-                ops[at] = shorter.clone();
-                fails(plan, &ops)
-            });
-            match shorter {
-                Some(shorter) => ops[at] = shorter,
-                None => break,
-            }
-        }
-    }
-    ops
 }
 
 /// The number of steps; those that are repeated count once.

@@ -357,7 +357,6 @@ fn run_schedule<K: Key, S: RealSchedule>(
             most: bound.map_or(usize::MAX, |keys| (keys / 2).max(1)),
             age,
         },
-        latest: Vec::new(),
     };
     for op in ops {
         pair.step(op);
@@ -377,8 +376,6 @@ struct PerKeyPair<K, S> {
     factor: f64,
     bound: usize,
     generations: Generations<K>,
-    /// The keys of the calls to `when`, the latest last, each with `false` if it was forgotten since.
-    latest: Vec<(K, bool)>,
 }
 
 impl<K: Key, S: RealSchedule> PerKeyPair<K, S> {
@@ -391,7 +388,6 @@ impl<K: Key, S: RealSchedule> PerKeyPair<K, S> {
                 self.limiter.forget(&key(n));
                 self.twin.forget(&key(n));
                 self.generations.forget(&key(n));
-                self.latest.iter_mut().filter(|latest| latest.0 == key(n)).for_each(|latest| latest.1 = false);
             }
             KeyOp::Advance(ref span) => self.advance(span.nanos()),
             KeyOp::AdvanceToEnd(n, side) => {
@@ -441,13 +437,6 @@ impl<K: Key, S: RealSchedule> PerKeyPair<K, S> {
             }
         }
         assert_eq!(self.limiter.num_requeues(&key), memory.failures as usize);
-        self.latest.retain(|latest| latest.0 != key);
-        self.latest.push((key, true));
-        if self.generations.age == u64::MAX {
-            for (key, kept) in self.latest.iter().rev().take(self.bound / 2) {
-                assert_eq!(self.limiter.num_requeues(key) > 0, *kept, "the latest half is remembered");
-            }
-        }
     }
 
     fn check_all(&self) {

@@ -7,7 +7,7 @@
 //! * A number is free again when its entry was popped or removed (it is reused at once here).
 //! * A caller that waits until `t`, again and again, gets every entry, with at most a dozen wake-ups for a deadline.
 //!
-//! Used by `tests/wheel.rs` (proptest), by the fuzz target `wheel_vs_btree`, and by `replay_corpus.rs`.
+//! Used by the fuzz target `wheel_vs_btree`, by `replay_corpus.rs`, and by `tests/wheel.rs` for the wheel itself.
 
 #![allow(dead_code, reason = "every test binary uses its part of it")]
 
