@@ -1,5 +1,4 @@
 //! Threads that add and hold one key: P1 to P4, and values that are read without the lock.
-#![cfg(loom)]
 
 use keyqueue::{Added, WorkQueue};
 use loom::cell::UnsafeCell;

@@ -1,5 +1,4 @@
 //! Drains (P7), and waits until the queue is idle: nothing queued, processing or delayed.
-#![cfg(loom)]
 
 use keyqueue::{DrainTimeoutError, WorkQueue};
 use loom::future::block_on;

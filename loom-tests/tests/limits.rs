@@ -1,5 +1,4 @@
 //! Limiters that several threads call: P14, P15, W4.
-#![cfg(loom)]
 
 use keyqueue::rate_limiter::{Bucket, DedupingBucket, ItemExponentialFailure, RateLimiter};
 use keyqueue::{Clock, MockClock};

@@ -1,6 +1,5 @@
 //! The queue's lock: one thread at a time (L1), and no thread stays parked while the lock is free. Most models run twice: without
 //! time, where wake-ups suffice; and with time, where a release may miss a parked thread, and a timed park expires.
-#![cfg(loom)]
 
 use keyqueue::Lock;
 use loom_tests::{check, with};

@@ -1,5 +1,4 @@
 //! Measured times, which are taken at one moment; and observers, which are called without the lock.
-#![cfg(loom)]
 
 use keyqueue::observe::{Metrics, Observer};
 use keyqueue::{Added, MockClock, WorkQueue};

@@ -1,5 +1,4 @@
 //! Slots that are freed and reused while threads add and hold keys: S1 to S3, I4, W4.
-#![cfg(loom)]
 
 use keyqueue::WorkQueue;
 use loom::alloc::Track;

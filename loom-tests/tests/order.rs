@@ -1,5 +1,4 @@
 //! Priorities and groups: keys that are raised, groups that are full, and the first priority of a queue.
-#![cfg(loom)]
 
 use keyqueue::{AddOptions, Added, Priority, WorkQueue};
 use loom::thread::JoinHandle;

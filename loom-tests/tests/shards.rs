@@ -1,6 +1,5 @@
 //! A queue with two shards: getters sleep and are woken, drains and idle waits end, and the driver is told of deadlines, whichever shard
 //! it comes from (`src/shared/hub.rs`).
-#![cfg(loom)]
 
 use keyqueue::{Added, GetTimeoutError, WorkQueue};
 use loom::future::block_on;

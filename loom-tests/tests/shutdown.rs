@@ -1,5 +1,4 @@
 //! The shut-down of a queue: P6, I7.
-#![cfg(loom)]
 
 use keyqueue::{Added, WorkQueue};
 use loom::future::block_on;

@@ -1,5 +1,4 @@
 //! The stop signal of `backoff`, and `until_shutting_down`: no thread or task that waits for either misses it.
-#![cfg(loom)]
 
 use keyqueue::backoff::{Backoff, BackoffManager, Stop, Timing, backoff_until};
 use keyqueue::{Clock, WorkQueue};

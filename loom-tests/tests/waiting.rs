@@ -1,5 +1,4 @@
 //! Getters that wait, as threads and as tasks, and which of them an add wakes: I6, W1 to W4.
-#![cfg(loom)]
 
 use futures_core::Stream;
 use keyqueue::{GetTimeoutError, WorkQueue};

@@ -1,5 +1,4 @@
 //! Tasks that wait for the next add of a held key (`until_dirty`): watchers.
-#![cfg(loom)]
 
 use keyqueue::{Added, OwnedItem, UntilDirty, WorkQueue};
 use loom::future::block_on;

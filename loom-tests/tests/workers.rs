@@ -1,5 +1,4 @@
 //! Worker loops and their end: races of panics, joins, drains and stops.
-#![cfg(loom)]
 
 use keyqueue::rate_limiter::ItemExponentialFailure;
 use keyqueue::{Item, OwnedItem, WorkQueue, WorkQueueBuilder, Workers, WorkersBuilder};

@@ -1,0 +1,17 @@
+//! All models but those of the fleet's gates: one program builds in less time than one for each file.
+#![cfg(loom)]
+
+mod adds;
+mod delays;
+mod drain;
+mod limits;
+mod lock;
+mod measure;
+mod memory;
+mod order;
+mod shards;
+mod shutdown;
+mod stop;
+mod waiting;
+mod watch;
+mod workers;
