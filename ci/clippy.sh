@@ -6,8 +6,8 @@ cargo clippy --locked --all-targets --all-features -- -D warnings
 # The others of the root's packages ask for the default features.
 cargo clippy --locked -p keyqueue --all-targets --no-default-features -- -D warnings
 [ "${1:-}" != --core ] || exit 0
-# fleet-chaos needs protoc: ci/fleet-etcd.sh has it.
-cargo clippy --locked --workspace --exclude fleet-chaos --all-targets --features keyqueue-fleet/kube,keyqueue-fleet/mutants -- -D warnings
+# The other packages. (fleet-chaos needs protoc: ci/fleet-etcd.sh has it.)
+cargo clippy --locked --workspace --exclude keyqueue --exclude fleet-chaos --all-targets --features keyqueue-fleet/kube,keyqueue-fleet/mutants -- -D warnings
 cargo clippy --locked -p keyqueue-fleet --lib -- -D warnings
 for package in benches/instructions fuzz; do
     (cd "$package" && cargo clippy --locked --all-targets -- -D warnings)
