@@ -8,9 +8,7 @@ pub use self::bucket::{Acquire, Deduping, Governor, GovernorStd, KeyedGovernor, 
 pub use self::exponential::DashLimiter;
 
 use self::workloads::{retry, tokens};
-#[cfg(feature = "kube")]
-use crate::delays::ManualKube;
-use crate::delays::{Manual, ManualHeap, ManualOurs, ManualTask, ManualWheel};
+use crate::delays::{Manual, ManualHeap, ManualOurs, ManualWheel};
 use crate::subjects;
 use crate::workload::{Run, Workload};
 use common::limiter::{self, Limiter, ParkingLotLimiter, StdLimiter};
@@ -90,10 +88,7 @@ pub fn all(ops: u64) -> Vec<Workload> {
     }
     // A delayed key is not delayed again, so subjects that cannot keep the earlier of two delays take part.
     for (name, wave) in [("one by one", false), ("in waves", true)] {
-        let subjects = subjects!(
-            Manual; ManualOurs, ManualHeap, ManualTask, ManualWheel, #[cfg(feature = "kube")] ManualKube;
-            retry(keys, wave)
-        );
+        let subjects = subjects!(Manual; ManualOurs, ManualHeap, ManualWheel; retry(keys, wave));
         push("retry", format!("{keys} keys, {name}"), vec![("", Some(3.0))], keys, subjects, 1);
     }
     list

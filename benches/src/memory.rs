@@ -1,7 +1,7 @@
 //! Bytes that are allocated: the memory of a queued and of a delayed key.
 
 use crate::delays::workloads::filled;
-use crate::delays::{DelaySubject, HeapQueue, TaskQueue, WheelTimer};
+use crate::delays::{DelaySubject, HeapQueue, TaskQueue};
 use crate::floors::{Channel, Line};
 use crate::numbers::rounded;
 use crate::results::Bytes;
@@ -41,12 +41,5 @@ fn delayed(keys: u64) -> Vec<Bytes> {
     fn one<Q: DelaySubject>(keys: u64) -> Bytes {
         row("delayed", Q::NAME, keys, live_bytes(|| filled::<Q>(keys)))
     }
-    vec![
-        one::<Ours<u64>>(keys),
-        one::<HeapQueue>(keys),
-        one::<TaskQueue>(keys),
-        one::<WheelTimer>(keys),
-        #[cfg(feature = "kube")]
-        one::<crate::delays::KubeTask>(keys),
-    ]
+    vec![one::<Ours<u64>>(keys), one::<HeapQueue>(keys), one::<TaskQueue>(keys)]
 }

@@ -1,7 +1,7 @@
 //! The list of workloads of the report.
 
 use crate::delays::workloads::moved;
-use crate::delays::{Manual, ManualHeap, ManualOurs, ManualTask, ManualWheel};
+use crate::delays::{Manual, ManualHeap, ManualOurs, ManualWheel};
 use crate::floors::{Channel, Line};
 use crate::rivals::DashSeg;
 use crate::workload::{Run, Workload};
@@ -128,10 +128,7 @@ pub fn sizes(max: u64) -> Vec<(u64, Workload)> {
     }
     for keys in sizes {
         let ops = SIZES_OPS.max(keys / 10);
-        let subjects = subjects!(
-            Manual; ManualOurs, ManualHeap, ManualTask, ManualWheel, #[cfg(feature = "kube")] crate::delays::ManualKube;
-            moved(keys, ops)
-        );
+        let subjects = subjects!(Manual; ManualOurs, ManualHeap, ManualWheel; moved(keys, ops));
         list.push((keys, workload("delays", name(keys), None, ops, subjects)));
     }
     list

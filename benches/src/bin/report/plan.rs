@@ -2,10 +2,8 @@
 
 use crate::Options;
 use common::workloads::cycle;
-#[cfg(feature = "kube")]
-use keyqueue_benches::delays::KubeTask;
 use keyqueue_benches::delays::lateness::{Lateness, bare, lateness};
-use keyqueue_benches::delays::{HeapQueue, TaskQueue, WheelTimer};
+use keyqueue_benches::delays::{HeapQueue, TaskQueue};
 use keyqueue_benches::harness::{Notes, Plan, Step};
 use keyqueue_benches::parts::parts;
 use keyqueue_benches::results::Times;
@@ -112,9 +110,6 @@ impl Planner<'_> {
             (Ours::<u64>::NAME, lateness::<Ours<u64>>),
             (HeapQueue::NAME, lateness::<HeapQueue>),
             (TaskQueue::NAME, lateness::<TaskQueue>),
-            (WheelTimer::NAME, lateness::<WheelTimer>),
-            #[cfg(feature = "kube")]
-            (KubeTask::NAME, lateness::<KubeTask>),
         ];
         for (what, flood) in [("quiet", false), ("flood", true)] {
             let run = |&(name, run): &Subject| {

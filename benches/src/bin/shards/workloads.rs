@@ -29,8 +29,8 @@ impl<const N: usize> DelaySubject for Shards<N> {
         self.0.add_after(key, delay);
     }
 
-    fn settle(&self) -> Option<usize> {
-        None // each call has taken effect when it returns
+    fn settle(&self) -> usize {
+        self.0.delayed_len()
     }
 }
 
