@@ -1,4 +1,4 @@
-//! Measures keyqueue, the two mutex queues and a draft in the builds that users make: builds the program of `benches/matrix/` in nine
+//! Measures keyqueue and the two mutex queues in the builds that users make: builds the program of `benches/matrix/` in nine
 //! ways, runs all builds in each of several rounds, and prints the tables that benches/TABLES.md shows.
 
 use clap::Parser;
