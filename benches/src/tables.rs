@@ -1,7 +1,7 @@
 //! The tables of the two pages. A table without data is empty.
 
 use crate::markdown::{Table, words};
-use crate::matrix::tables::{best_and_worst, summary};
+use crate::matrix::tables::best_and_worst;
 use crate::numbers::{figures, geometric_mean, short};
 use crate::results::{OURS, Results, Run, Spread, Subject, Times, is_ours, is_rival, subjects};
 use itertools::Itertools;
@@ -52,15 +52,13 @@ pub fn mean(results: &Results) -> String {
     format!("Geometric mean of the ratios: **{:.2}** (target 1.5).", geometric_mean(&ratios))
 }
 
-/// For each processor a table of the worst of all builds, and the best and the worst build of each workload.
+/// For each processor the best and the worst build of each workload.
 pub fn matrices(matrices: &[Results]) -> String {
     let section = |matrix: &Results| {
         let Run { machine, cores, commit, compiler, rounds, ops, .. } = &matrix.run;
         let (cores, ops) = (cores.unwrap_or(0), ops.unwrap_or(0));
         format!(
-            "**{machine}, {cores} cores.** Commit {commit}, {compiler}, medians of {rounds} rounds of {ops} keys.\n\n{}\n\n\
-             The fastest and the slowest build of each workload, nanoseconds a key:\n\n{}",
-            summary(matrix),
+            "**{machine}, {cores} cores.** Commit {commit}, {compiler}, medians of {rounds} rounds of {ops} keys.\n\n{}",
             best_and_worst(matrix),
         )
     };

@@ -1,12 +1,12 @@
 //! Measures keyqueue and the two mutex queues in the builds that users make: builds the program of `benches/matrix/` in nine
-//! ways, runs all builds in each of several rounds, and prints the tables that benches/TABLES.md shows.
+//! ways, runs all builds in each of several rounds, and prints the table that benches/TABLES.md shows.
 
 use clap::Parser;
 use clap::builder::PossibleValuesParser;
 use indicatif::{ProgressBar, ProgressStyle};
 use keyqueue_benches::machine::{cores, processor};
 use keyqueue_benches::matrix::builds::{BUILDS, Build};
-use keyqueue_benches::matrix::tables::{best_and_worst, summary};
+use keyqueue_benches::matrix::tables::best_and_worst;
 use keyqueue_benches::matrix::{record, write};
 use keyqueue_benches::results::{Results, Run};
 use std::error::Error;
@@ -43,7 +43,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     if options.write {
         eprintln!("written: {}", write(&matrix)?.display());
     }
-    println!("{}\n\n{}", summary(&matrix), best_and_worst(&matrix));
+    println!("{}", best_and_worst(&matrix));
     Ok(())
 }
 
