@@ -19,7 +19,6 @@ pub mod matrix;
 pub mod memory;
 pub mod numbers;
 pub mod page;
-pub mod parts;
 pub mod results;
 pub mod rivals;
 pub mod suite;

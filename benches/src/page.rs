@@ -12,11 +12,10 @@ macro_rules! texts {
 const SHORT: [&str; 1] = texts!["short"];
 
 /// The texts of `benches/TABLES.md`, in their order.
-const TEXTS: [&str; 16] = texts![
+const TEXTS: [&str; 15] = texts![
     "head",
     "queues",
     "matrix",
-    "parts",
     "threads",
     "shards",
     "order",
@@ -105,7 +104,6 @@ fn table(name: &str, results: &Results, matrices: &[Results]) -> String {
         "run" => tables::run(results),
         "workloads" => tables::workloads(results),
         "mean" => tables::mean(results),
-        "parts" => tables::parts(results),
         "scaling" => tables::scaling(results, section),
         "plain" => tables::plain(results, section, part, if section == "keys" { "keys" } else { "" }),
         "groups" => tables::groups(results, section),

@@ -65,15 +65,6 @@ pub fn matrices(matrices: &[Results]) -> String {
     matrices.iter().map(section).join("\n\n")
 }
 
-pub fn parts(results: &Results) -> String {
-    let mut table = Table::new(["keys", "cycle", "parts", "cycle / parts"]);
-    for times in results.times("parts") {
-        let [cycle, parts] = ["cycle", "parts"].map(|name| times.median(name).expect("both"));
-        table.row([times.name.clone(), format!("{cycle:.1}"), format!("{parts:.1}"), format!("{:.2}", cycle / parts)]);
-    }
-    table.to_string()
-}
-
 /// A row for each number of threads; the last row is the throughput of the most threads divided by that of two.
 pub fn scaling(results: &Results, section: &str) -> String {
     let rows = results.times(section).collect_vec();

@@ -1,13 +1,11 @@
 //! The list of measurements, section by section.
 
 use crate::Options;
-use common::workloads::cycle;
 use keyqueue_benches::delays::lateness::{Lateness, bare, lateness};
 use keyqueue_benches::delays::{HeapQueue, TaskQueue};
 use keyqueue_benches::harness::{Notes, Plan, Step};
-use keyqueue_benches::parts::parts;
 use keyqueue_benches::results::Times;
-use keyqueue_benches::workload::{self, once};
+use keyqueue_benches::workload;
 use keyqueue_benches::{Ours, Subject as _, costs, delays, latency, limits, memory, suite};
 
 /// Keys in a run for lateness.
@@ -17,7 +15,6 @@ const LATE_KEYS: u64 = 100_000;
 pub fn plan(options: &Options) -> Plan {
     let mut plan = Planner { options, plan: Plan::only(&options.only) };
     plan.queues();
-    plan.parts();
     plan.delays();
     plan.limiters();
     plan.costs();
@@ -46,18 +43,6 @@ impl Planner<'_> {
         }
         for (keys, workload) in suite::sizes(self.options.keys) {
             self.plan.workload("keys", Some(keys), few, workload);
-        }
-    }
-
-    fn parts(&mut self) {
-        let ops = self.options.ops;
-        for keys in [1, 1024, 100_000] {
-            let row = Times { section: "parts".into(), name: keys.to_string(), at: Some(keys), ..Times::default() };
-            let subjects = vec![
-                ("cycle", once(move || cycle::<u64, Ours<u64>>(keys, ops))),
-                ("parts", once(move || parts(keys, ops))),
-            ];
-            self.plan.timed(row, &[("", None)], ops, self.options.rounds, subjects);
         }
     }
 
