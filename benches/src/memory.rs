@@ -2,7 +2,7 @@
 
 use crate::delays::workloads::filled;
 use crate::delays::{DelaySubject, HeapQueue, TaskQueue};
-use crate::floors::{Channel, Line};
+use crate::floors::Channel;
 use crate::numbers::rounded;
 use crate::results::Bytes;
 use crate::rivals::DashSeg;
@@ -31,7 +31,6 @@ fn queued<K: Key>(what: &str, keys: u64) -> Vec<Bytes> {
         one::<K, std_mutex::Queue<K>>(what, keys),
         one::<K, DashSeg<K>>(what, keys),
         one::<K, Channel<K>>(what, keys),
-        one::<K, Line<K>>(what, keys),
         #[cfg(feature = "kube")]
         one::<K, crate::kube::KubeQueue<K>>(what, keys),
     ]

@@ -2,7 +2,7 @@
 
 use crate::delays::workloads::moved;
 use crate::delays::{Manual, ManualHeap, ManualOurs, ManualWheel};
-use crate::floors::{Channel, Line};
+use crate::floors::Channel;
 use crate::rivals::DashSeg;
 use crate::workload::{Run, Workload};
 use crate::{Ours, runs, subjects};
@@ -39,9 +39,9 @@ macro_rules! dedup {
     ($is_single:expr, $key:ty, $($run:tt)*) => { queues!($is_single, $key, [] $($run)*) };
 }
 
-/// The same, and the subjects that do not deduplicate, for workloads without repeated keys.
+/// The same, and the subject that does not deduplicate, for workloads without repeated keys.
 macro_rules! everyone {
-    ($is_single:expr, $key:ty, $($run:tt)*) => { queues!($is_single, $key, [Channel<$key>, Line<$key>] $($run)*) };
+    ($is_single:expr, $key:ty, $($run:tt)*) => { queues!($is_single, $key, [Channel<$key>] $($run)*) };
 }
 
 /// All workloads. A run has `ops` operations, unless its name says otherwise.
@@ -108,7 +108,7 @@ pub fn pairs(ops: u64) -> Vec<(usize, Workload)> {
 /// Workloads for each number of keys up to `max`, with that number.
 ///
 /// * "fill": all are added, then taken; repeatedly where there are few. A key counts as one operation.
-/// * "touch": all are queued, and one of them is added again. Without the subjects that do not deduplicate.
+/// * "touch": all are queued, and one of them is added again. Without the subject that does not deduplicate.
 /// * "delays": all are delayed, and one is moved to an earlier moment; by the subjects of [`crate::delays`], without their
 ///   threads.
 pub fn sizes(max: u64) -> Vec<(u64, Workload)> {
