@@ -115,7 +115,6 @@ fn table(name: &str, results: &Results, matrices: &[Results]) -> String {
         "lateness" => tables::lateness(results),
         "limiters" => tables::limiters(results),
         "costs" => tables::costs(results, section),
-        "scrape" => tables::scrape(results),
         _ => panic!("no table is called {name:?}"),
     }
 }

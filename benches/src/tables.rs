@@ -199,18 +199,6 @@ pub fn costs(results: &Results, section: &str) -> String {
     by_group(results, section, against_first)
 }
 
-pub fn scrape(results: &Results) -> String {
-    let rows = results.times("metrics scrape").collect_vec();
-    let [report, scrape] = &rows[..] else { return String::new() };
-    format!(
-        "Where it is reported: a `MetricsObserver`'s report after {} keys takes **{:.1}** ns for each of them, and\n\
-         the exporter's scrape **{:.1}**. The exporter takes durations one by one, so both grow with the number of keys.",
-        report.name,
-        report.subjects[0].median(),
-        scrape.subjects[0].median(),
-    )
-}
-
 fn by_group(results: &Results, section: &str, table: impl Fn(&str, &[&Times]) -> String) -> String {
     let rows = results.times(section).into_group_map_by(|times| &times.group);
     let groups = results.times(section).map(|times| &times.group).unique();

@@ -4,8 +4,6 @@ use crate::Options;
 use keyqueue_benches::delays::lateness::{Lateness, bare, lateness};
 use keyqueue_benches::delays::{HeapQueue, TaskQueue};
 use keyqueue_benches::harness::{Notes, Plan, Step};
-use keyqueue_benches::results::Times;
-use keyqueue_benches::workload;
 use keyqueue_benches::{Ours, Subject as _, costs, delays, latency, limits, memory, suite};
 
 /// Keys in a run for lateness.
@@ -66,15 +64,6 @@ impl Planner<'_> {
                 self.plan.workload(section, None, self.options.rounds, workload);
             }
         }
-        let keys = ops / 4;
-        let (section, name) = ("metrics scrape".into(), keys.to_string());
-        let scrape = move || {
-            let (report, scrape) = costs::metrics::scrape(keys);
-            vec![report, scrape]
-        };
-        let subjects: Vec<(&str, workload::Run)> = vec![("MetricsObserver", Box::new(scrape))];
-        let row = Times { section, name, at: Some(keys), ..Times::default() };
-        self.plan.timed(row, &[("report", None), ("scrape", None)], keys, self.options.rounds, subjects);
     }
 
     /// Distributions.
