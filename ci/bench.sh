@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# The benchmarks compile, their own tests pass, and each runs once. The figures are not checked. kube-runtime is left out because it
-# takes longer to build than everything else; `ci/clippy.sh` compiles the code that uses it.
+# The benchmarks compile, their own tests pass, and each runs once. The figures are not checked.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 cargo bench --locked -- --test

@@ -19,8 +19,7 @@ macro_rules! everyone {
     ($work:ident) => {
         everyone!(
             $work;
-            Ours<u64>, parking_lot_mutex::Queue<u64>, std_mutex::Queue<u64>, DashSeg<u64>, Channel<u64>,
-            #[cfg(feature = "kube")] crate::kube::KubeQueue<u64>
+            Ours<u64>, parking_lot_mutex::Queue<u64>, std_mutex::Queue<u64>, DashSeg<u64>, Channel<u64>
         )
     };
     ($work:ident; $($(#[$when:meta])* $queue:ty),*) => {

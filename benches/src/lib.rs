@@ -8,8 +8,6 @@ pub mod costs;
 pub mod delays;
 pub mod floors;
 pub mod harness;
-#[cfg(feature = "kube")]
-pub mod kube;
 pub mod latency;
 pub mod limits;
 pub mod losses;

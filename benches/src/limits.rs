@@ -1,11 +1,9 @@
 //! Limiters: subjects, rivals, workloads and the list of them.
 
 mod bucket;
-mod exponential;
 pub mod workloads;
 
-pub use self::bucket::{Acquire, Deduping, Governor, GovernorStd, KeyedGovernor, KeyedGovernorStd, Reserve};
-pub use self::exponential::DashLimiter;
+pub use self::bucket::{Acquire, Deduping, Governor, KeyedGovernor, Reserve};
 
 use self::workloads::{retry, tokens};
 use crate::delays::{Manual, ManualHeap, ManualOurs, ManualWheel};
@@ -43,7 +41,6 @@ macro_rules! exponential {
             exponential!(@ ItemExponentialFailure<$key>, $key, $work $arguments),
             exponential!(@ ParkingLotLimiter<$key>, $key, $work $arguments),
             exponential!(@ StdLimiter<$key>, $key, $work $arguments),
-            exponential!(@ DashLimiter<$key>, $key, $work $arguments),
         ]
     };
     (@ $subject:ty, $key:ty, $work:ident($($argument:expr),*)) => {
@@ -73,17 +70,15 @@ pub fn all(ops: u64) -> Vec<Workload> {
         ("try_acquire, refused", false, SCARCE),
     ] {
         for threads in [1, 2, 4] {
-            let mut subjects =
-                subjects!(Tokens; Acquire, Reserve, Governor, GovernorStd; tokens(0, limit, threads, calls));
+            let mut subjects = subjects!(Tokens; Acquire, Reserve, Governor; tokens(0, limit, threads, calls));
             drop(subjects.remove(usize::from(!is_reserve)));
-            push("bucket", format!("{name}, {threads} threads"), vec![("", Some(1.0))], calls, subjects, 2);
+            push("bucket", format!("{name}, {threads} threads"), vec![("", Some(1.0))], calls, subjects, 1);
         }
     }
     for (limit, outcome) in [(PLENTY, "admitted"), (SCARCE, "put off")] {
         for threads in [1, 2, 4] {
-            let subjects =
-                subjects!(Tokens; Deduping, KeyedGovernor, KeyedGovernorStd; tokens(1024, limit, threads, calls));
-            push("bucket by key", format!("{outcome}, {threads} threads"), vec![("", None)], calls, subjects, 2);
+            let subjects = subjects!(Tokens; Deduping, KeyedGovernor; tokens(1024, limit, threads, calls));
+            push("bucket by key", format!("{outcome}, {threads} threads"), vec![("", None)], calls, subjects, 1);
         }
     }
     // A delayed key is not delayed again, so subjects that cannot keep the earlier of two delays take part.
@@ -118,7 +113,6 @@ mod tests {
         check::<ItemExponentialFailure<u64>>();
         check::<ParkingLotLimiter<u64>>();
         check::<StdLimiter<u64>>();
-        check::<DashLimiter<u64>>();
     }
 
     #[test]
@@ -132,9 +126,7 @@ mod tests {
         check::<Acquire>();
         check::<Reserve>();
         check::<Governor>();
-        check::<GovernorStd>();
         check::<KeyedGovernor>();
-        check::<KeyedGovernorStd>();
         check::<Deduping>();
     }
 }

@@ -31,8 +31,6 @@ fn queued<K: Key>(what: &str, keys: u64) -> Vec<Bytes> {
         one::<K, std_mutex::Queue<K>>(what, keys),
         one::<K, DashSeg<K>>(what, keys),
         one::<K, Channel<K>>(what, keys),
-        #[cfg(feature = "kube")]
-        one::<K, crate::kube::KubeQueue<K>>(what, keys),
     ]
 }
 

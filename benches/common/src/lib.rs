@@ -41,9 +41,6 @@ pub trait Subject<K: Key>: Send + Sync + 'static {
 
     fn add(&self, key: K);
 
-    /// Returns when all calls so far have taken effect.
-    fn catch_up(&self) {}
-
     /// Waits for a key, lends it to `work`, and finishes it. Returns `false` when the queue is shut down and empty.
     fn process(&self, work: impl FnOnce(&Self, &K)) -> bool;
 
