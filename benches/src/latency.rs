@@ -17,8 +17,7 @@ pub type Distribution = (&'static str, u64, Vec<(&'static str, Measure)>);
 
 macro_rules! everyone {
     ($work:ident) => {
-        everyone!(
-            $work;
+        everyone!($work;
             Ours<u64>, parking_lot_mutex::Queue<u64>, std_mutex::Queue<u64>, DashSeg<u64>, Channel<u64>
         )
     };

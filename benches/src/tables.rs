@@ -186,20 +186,12 @@ pub fn lateness(results: &Results) -> String {
     table.to_string()
 }
 
-/// Delays in one table, limiters in one for each group: a ratio to each rival.
-pub fn delays(results: &Results) -> String {
-    against_each("delays", &results.times("delays").collect_vec())
-}
-
-pub fn limiters(results: &Results) -> String {
-    by_group(results, "limiters", against_each)
-}
-
 pub fn costs(results: &Results, section: &str) -> String {
     by_group(results, section, against_first)
 }
 
-fn by_group(results: &Results, section: &str, table: impl Fn(&str, &[&Times]) -> String) -> String {
+/// A table for each group.
+pub fn by_group(results: &Results, section: &str, table: impl Fn(&str, &[&Times]) -> String) -> String {
     let rows = results.times(section).into_group_map_by(|times| &times.group);
     let groups = results.times(section).map(|times| &times.group).unique();
     groups.map(|group| table(group, &rows[group])).join("\n\n")

@@ -73,13 +73,7 @@ macro_rules! subject {
 
             #[inline]
             fn process(&self, work: impl FnOnce(&Self, &$of)) -> bool {
-                match self.0.get() {
-                    Some(item) => {
-                        work(self, &item);
-                        true
-                    }
-                    None => false,
-                }
+                self.0.get().map(|item| work(self, &item)).is_some()
             }
 
             fn shut_down(&self) {

@@ -11,8 +11,7 @@ mod queues;
 
 use clap::Parser;
 use common::by_hand::{ByHand, Sorted, Turns};
-use common::mutex::parking_lot_mutex;
-use common::workloads::{cycle, duplicates, fill_and_drain, raise, ring, touch};
+use common::workloads::{cycle, fill_and_drain, raise, ring};
 use keyqueue_benches::harness::Plan;
 use keyqueue_benches::results::Run;
 use keyqueue_benches::tables;
@@ -29,17 +28,12 @@ struct Options {
     rows: String,
     #[arg(default_value_t = 9)]
     rounds: usize,
-    /// Prints the data of priorities and groups, for benches/TABLES.md.
+    /// Prints the data of each round, for benches/TABLES.md.
     #[arg(long)]
     order: bool,
-    /// Prints the data of each round.
-    #[arg(long)]
-    jsonl: bool,
 }
 
 const OPS: u64 = 400_000;
-
-type Mutex = parking_lot_mutex::Queue<u64>;
 
 /// A workload, and the subjects that run it. `crate` is followed by a name and by the parameters of the crate's queue: beside it runs
 /// that of the other commit, if there is one. A name with a remark in brackets is only shown beside the others.
@@ -89,20 +83,6 @@ fn order(plan: &mut Plan, rounds: usize) {
     }
 }
 
-/// Workloads of a plain queue that the report has too.
-fn plain(plan: &mut Plan, rounds: usize) {
-    for keys in [256, 100_000] {
-        let name = format!("duplicates {keys}");
-        row!(plan, rounds, "plain", &name, OPS, duplicates(keys, 1, OPS);
-            crate "plain (keyqueue)" (false, 0, 0); "mutex" Mutex);
-    }
-    for keys in [1_000_000, 10_000_000] {
-        let name = format!("touch {keys}");
-        row!(plan, rounds, "plain", &name, OPS, touch(keys, OPS);
-            crate "plain (keyqueue)" (false, 0, 0); "mutex" Mutex);
-    }
-}
-
 fn main() {
     let options = Options::parse();
     let units = option_env!("CARGO_PROFILE_RELEASE_CODEGEN_UNITS").unwrap_or("16");
@@ -112,11 +92,8 @@ fn main() {
         format!("CARGO_PROFILE_RELEASE_CODEGEN_UNITS={units} cargo run --release -p core-table -- {arguments}");
     let mut plan = Plan::only(&options.rows);
     order(&mut plan, options.rounds);
-    if !options.order {
-        plain(&mut plan, options.rounds);
-    }
     let results = plan.run(Run { command, rounds: options.rounds, ..Run::here("core") });
-    if options.jsonl || options.order {
+    if options.order {
         return print!("{}", results.to_lines());
     }
     println!("{}\n\n{}", tables::run(&results), tables::groups(&results, "order"));

@@ -63,7 +63,6 @@ pub fn all(ops: u64) -> Vec<Workload> {
         let subjects = subjects!(ops, u64; duplicates(KEYS, threads, ops));
         push(threaded("duplicate add", threads), subjects);
     }
-    push("add_after, new".into(), vec![("keyqueue", Box::new(move || ours::add_after(ops)))]);
     // Failures of keys that failed before.
     let limiters = vec![
         ("keyqueue", run(ops, move || when::<u64, ItemExponentialFailure<u64>>(KEYS, 1, ops)[0])),

@@ -3,7 +3,6 @@
 
 use clap::Parser;
 use clap::builder::PossibleValuesParser;
-use indicatif::{ProgressBar, ProgressStyle};
 use keyqueue_benches::machine::{cores, processor};
 use keyqueue_benches::matrix::builds::{BUILDS, Build};
 use keyqueue_benches::matrix::tables::best_and_worst;
@@ -53,18 +52,14 @@ fn measure(programs: &[(&Build, PathBuf)], options: &Options) -> Result<Results,
     let (machine, cores) = (processor(), Some(cores()));
     let run = Run { machine, cores, rounds, ops: Some(ops), ..Run::here("matrix") };
     let mut matrix = Results { run, ..Results::default() };
-    let bar = ProgressBar::new((rounds * programs.len()) as u64)
-        .with_style(ProgressStyle::with_template("{bar:40} {pos}/{len}, left: {eta}  {msg}")?);
     for round in 0..rounds {
         for n in 0..programs.len() {
             // The first round is in the order of the tables.
             let (build, program) = &programs[(n + round) % programs.len()];
-            bar.set_message(build.name);
+            eprintln!("round {round}: {}", build.name);
             record(&mut matrix, build.name, &printed(program, round, options)?)?;
-            bar.inc(1);
         }
     }
-    bar.finish_and_clear();
     Ok(matrix)
 }
 

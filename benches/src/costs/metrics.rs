@@ -1,11 +1,10 @@
-//! Queues with more and more observation. For comparison, the usual way to keep metrics: each event is reported as it happens.
+//! Queues with more and more observation.
 
 use crate::workload::Workload;
 use crate::{Subject, runs};
 use common::workloads::{cycle, fill_and_drain};
+use keyqueue::WorkQueue;
 use keyqueue::observe::{MetricsObserver, Observer};
-use keyqueue::{Added, WorkQueue};
-use metrics::{Counter, Gauge, Histogram};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use std::hint::black_box;
 use std::sync::OnceLock;
@@ -32,11 +31,9 @@ pub fn exporter() -> &'static PrometheusHandle {
     })
 }
 
-/// The ways to observe a queue: not at all; it measures; an observer that does nothing; the crate's `MetricsObserver`; an observer that passes
-/// on each event as it happens.
-const NAMES: [&str; 5] = ["plain", "measure", "idle observer", "MetricsObserver", "each event"];
+/// The ways to observe a queue: not at all; it measures; an observer that does nothing; the crate's `MetricsObserver`.
+const NAMES: [&str; 4] = ["plain", "measure", "idle observer", "MetricsObserver"];
 const REPORTED: usize = 3;
-const PUSHED: usize = 4;
 
 fn observed(way: usize, name: &'static str) -> WorkQueue<u64> {
     struct Nothing;
@@ -46,51 +43,9 @@ fn observed(way: usize, name: &'static str) -> WorkQueue<u64> {
         0 => builder,
         1 => builder.measure(true),
         2 => builder.observer(Nothing),
-        REPORTED => builder.observer(MetricsObserver::new()),
-        _ => builder.observer(Pushing::new(name)),
+        _ => builder.observer(MetricsObserver::new()),
     };
     builder.build()
-}
-
-/// client-go's way: each event is counted where it happens. The four series that change with each key are looked up once.
-struct Pushing {
-    adds: Counter,
-    depth: Gauge,
-    waited: Histogram,
-    worked: Histogram,
-}
-
-impl Pushing {
-    fn new(queue: &'static str) -> Self {
-        Self {
-            adds: metrics::counter!("workqueue_adds_total", "name" => queue),
-            depth: metrics::gauge!("workqueue_depth", "name" => queue),
-            waited: metrics::histogram!("workqueue_queue_duration_seconds", "name" => queue),
-            worked: metrics::histogram!("workqueue_work_duration_seconds", "name" => queue),
-        }
-    }
-}
-
-impl Observer for Pushing {
-    fn added(&self, added: Added) {
-        if let Added::Queued | Added::Deferred = added {
-            self.adds.increment(1);
-            self.depth.increment(1);
-        }
-    }
-
-    fn handed_out(&self, waited: Option<Duration>) {
-        self.depth.decrement(1);
-        if let Some(waited) = waited {
-            self.waited.record(waited);
-        }
-    }
-
-    fn done(&self, worked: Option<Duration>) {
-        if let Some(worked) = worked {
-            self.worked.record(worked);
-        }
-    }
 }
 
 /// A queue that is observed in one of the ways, and the thread that scrapes it, if there is something to scrape.
@@ -149,11 +104,11 @@ impl Drop for Scraper {
 
 /// Each way, with its run.
 macro_rules! ways {
-    ($($run:tt)*) => { runs!(u64; Observed<0>, Observed<1>, Observed<2>, Observed<REPORTED>, Observed<PUSHED>; $($run)*) };
+    ($($run:tt)*) => { runs!(u64; Observed<0>, Observed<1>, Observed<2>, Observed<REPORTED>; $($run)*) };
 }
 
 /// All workloads. A run has `5 * ops` operations, since a shorter one would end before the first scrape. The targets are upper bounds, and
-/// apply to all settings but the last.
+/// apply to all settings.
 pub fn all(ops: u64) -> Vec<Workload> {
     let (fast, filled) = (5 * ops, (3 * ops).min(300_000));
     let dense = |name, ops, subjects| Workload {

@@ -1,6 +1,6 @@
 //! The loop of `Workers` in tasks, compared with a loop written by hand, which catches no panics, counts nothing and cannot be stopped.
 
-use super::Spin;
+use super::spin::Spin;
 use crate::workload::{Workload, once};
 use keyqueue::{Item, WorkQueue};
 use std::hint::black_box;
