@@ -31,16 +31,12 @@ struct Chart {
 }
 
 /// File name, section, group or distribution, title.
-const CHARTS: [[&str; 4]; 10] = [
+const CHARTS: [[&str; 4]; 6] = [
     ["threads.svg", "threads", "", "Each thread adds and processes"],
     ["pairs.svg", "pairs", "", "Pairs of an adding and a processing thread"],
     ["keys-fill.svg", "keys", "fill", "All keys added, then drained"],
-    ["keys-touch.svg", "keys", "touch", "All keys queued, and one of them added again"],
-    ["keys-delays.svg", "keys", "delays", "All keys delayed, and one of them moved"],
-    ["latency-wake-up.svg", "latency", "wake-up", "Waking one parked getter"],
     ["latency-load.svg", "latency", "under load", "Under a steady load: until a key is handed out"],
     ["tails.svg", "tails", "turn, 32 threads", "A turn (get, add, done) by 32 threads"],
-    ["lateness-quiet.svg", "lateness", "quiet", "Lateness of delays, quiet"],
     ["lateness-flood.svg", "lateness", "flood", "Lateness of delays, under a flood of new delays"],
 ];
 

@@ -2,7 +2,5 @@
 //! written by hand.
 
 pub mod metrics;
-mod spin;
+pub mod spin;
 pub mod workers;
-
-pub use self::spin::Spin;

@@ -1,8 +1,7 @@
-//! Queues without deduplication, without `done` and without delays: every message is handed out. They are not rivals but a lower bound:
-//! the cost of passing messages from thread to thread.
-//!
-//! * [`Channel`]: `crossbeam-channel`, without a bound.
-//! * [`Line`]: `crossbeam-queue`'s `SegQueue`. It cannot wait, so a getter that finds it empty waits on a condition variable.
+//! * [`Channel`]: `crossbeam-channel`, without a bound, deduplication, `done` or delays: every message is handed out. It is no rival but a
+//!   lower bound: the cost of passing messages from thread to thread.
+//! * [`Line`]: `crossbeam-queue`'s `SegQueue`, of which rivals are made. It cannot wait, so a getter that finds it empty waits on a condition
+//!   variable.
 
 use crate::{Key, Subject};
 use crossbeam_channel::{Receiver, Sender, unbounded};
@@ -113,31 +112,5 @@ impl<K> Default for Line<K> {
             lock: Default::default(),
             wakeup: Default::default(),
         }
-    }
-}
-
-impl<K: Key> Subject<K> for Line<K> {
-    const NAME: &'static str = "SegQueue (no dedup)";
-
-    fn make() -> Self {
-        Self::default()
-    }
-
-    #[inline]
-    fn add(&self, key: K) {
-        self.push(key);
-    }
-
-    #[inline]
-    fn process(&self, work: impl FnOnce(&Self, &K)) -> bool {
-        let key = self.pop();
-        if let Some(key) = &key {
-            work(self, key);
-        }
-        key.is_some()
-    }
-
-    fn shut_down(&self) {
-        Self::shut_down(self);
     }
 }

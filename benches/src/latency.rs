@@ -1,6 +1,6 @@
 //! The latency of a key.
 
-use crate::floors::{Channel, Line};
+use crate::floors::Channel;
 use crate::rivals::DashSeg;
 use crate::{Ours, Subject};
 use common::mutex::{parking_lot_mutex, std_mutex};
@@ -17,10 +17,8 @@ pub type Distribution = (&'static str, u64, Vec<(&'static str, Measure)>);
 
 macro_rules! everyone {
     ($work:ident) => {
-        everyone!(
-            $work;
-            Ours<u64>, parking_lot_mutex::Queue<u64>, std_mutex::Queue<u64>, DashSeg<u64>, Channel<u64>, Line<u64>,
-            #[cfg(feature = "kube")] crate::kube::KubeQueue<u64>
+        everyone!($work;
+            Ours<u64>, parking_lot_mutex::Queue<u64>, std_mutex::Queue<u64>, DashSeg<u64>, Channel<u64>
         )
     };
     ($work:ident; $($(#[$when:meta])* $queue:ty),*) => {

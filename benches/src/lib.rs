@@ -8,8 +8,6 @@ pub mod costs;
 pub mod delays;
 pub mod floors;
 pub mod harness;
-#[cfg(feature = "kube")]
-pub mod kube;
 pub mod latency;
 pub mod limits;
 pub mod losses;
@@ -19,7 +17,6 @@ pub mod matrix;
 pub mod memory;
 pub mod numbers;
 pub mod page;
-pub mod parts;
 pub mod results;
 pub mod rivals;
 pub mod suite;

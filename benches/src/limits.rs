@@ -1,16 +1,12 @@
 //! Limiters: subjects, rivals, workloads and the list of them.
 
 mod bucket;
-mod exponential;
 pub mod workloads;
 
-pub use self::bucket::{Acquire, Deduping, Governor, GovernorStd, KeyedGovernor, KeyedGovernorStd, Reserve};
-pub use self::exponential::DashLimiter;
+pub use self::bucket::{Acquire, Deduping, Governor, KeyedGovernor, Reserve};
 
 use self::workloads::{retry, tokens};
-#[cfg(feature = "kube")]
-use crate::delays::ManualKube;
-use crate::delays::{Manual, ManualHeap, ManualOurs, ManualTask, ManualWheel};
+use crate::delays::{Manual, ManualHeap, ManualOurs, ManualWheel};
 use crate::subjects;
 use crate::workload::{Run, Workload};
 use common::limiter::{self, Limiter, ParkingLotLimiter, StdLimiter};
@@ -45,7 +41,6 @@ macro_rules! exponential {
             exponential!(@ ItemExponentialFailure<$key>, $key, $work $arguments),
             exponential!(@ ParkingLotLimiter<$key>, $key, $work $arguments),
             exponential!(@ StdLimiter<$key>, $key, $work $arguments),
-            exponential!(@ DashLimiter<$key>, $key, $work $arguments),
         ]
     };
     (@ $subject:ty, $key:ty, $work:ident($($argument:expr),*)) => {
@@ -75,25 +70,20 @@ pub fn all(ops: u64) -> Vec<Workload> {
         ("try_acquire, refused", false, SCARCE),
     ] {
         for threads in [1, 2, 4] {
-            let mut subjects =
-                subjects!(Tokens; Acquire, Reserve, Governor, GovernorStd; tokens(0, limit, threads, calls));
+            let mut subjects = subjects!(Tokens; Acquire, Reserve, Governor; tokens(0, limit, threads, calls));
             drop(subjects.remove(usize::from(!is_reserve)));
-            push("bucket", format!("{name}, {threads} threads"), vec![("", Some(1.0))], calls, subjects, 2);
+            push("bucket", format!("{name}, {threads} threads"), vec![("", Some(1.0))], calls, subjects, 1);
         }
     }
     for (limit, outcome) in [(PLENTY, "admitted"), (SCARCE, "put off")] {
         for threads in [1, 2, 4] {
-            let subjects =
-                subjects!(Tokens; Deduping, KeyedGovernor, KeyedGovernorStd; tokens(1024, limit, threads, calls));
-            push("bucket by key", format!("{outcome}, {threads} threads"), vec![("", None)], calls, subjects, 2);
+            let subjects = subjects!(Tokens; Deduping, KeyedGovernor; tokens(1024, limit, threads, calls));
+            push("bucket by key", format!("{outcome}, {threads} threads"), vec![("", None)], calls, subjects, 1);
         }
     }
     // A delayed key is not delayed again, so subjects that cannot keep the earlier of two delays take part.
     for (name, wave) in [("one by one", false), ("in waves", true)] {
-        let subjects = subjects!(
-            Manual; ManualOurs, ManualHeap, ManualTask, ManualWheel, #[cfg(feature = "kube")] ManualKube;
-            retry(keys, wave)
-        );
+        let subjects = subjects!(Manual; ManualOurs, ManualHeap, ManualWheel; retry(keys, wave));
         push("retry", format!("{keys} keys, {name}"), vec![("", Some(3.0))], keys, subjects, 1);
     }
     list
@@ -123,23 +113,5 @@ mod tests {
         check::<ItemExponentialFailure<u64>>();
         check::<ParkingLotLimiter<u64>>();
         check::<StdLimiter<u64>>();
-        check::<DashLimiter<u64>>();
-    }
-
-    #[test]
-    fn every_bucket_starts_full_and_runs_out() {
-        const NO_MORE: Limit = Limit { rate: 1, burst: 5 };
-        fn check<T: Tokens>() {
-            let (tokens, start) = (T::make(NO_MORE), std::time::Instant::now());
-            let taken = (0..1000).filter(|_| tokens.take(&7)).count() as u64;
-            assert!((5..=6 + start.elapsed().as_secs()).contains(&taken), "{taken}");
-        }
-        check::<Acquire>();
-        check::<Reserve>();
-        check::<Governor>();
-        check::<GovernorStd>();
-        check::<KeyedGovernor>();
-        check::<KeyedGovernorStd>();
-        check::<Deduping>();
     }
 }

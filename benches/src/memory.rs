@@ -1,8 +1,8 @@
 //! Bytes that are allocated: the memory of a queued and of a delayed key.
 
 use crate::delays::workloads::filled;
-use crate::delays::{DelaySubject, HeapQueue, TaskQueue, WheelTimer};
-use crate::floors::{Channel, Line};
+use crate::delays::{DelaySubject, HeapQueue, TaskQueue};
+use crate::floors::Channel;
 use crate::numbers::rounded;
 use crate::results::Bytes;
 use crate::rivals::DashSeg;
@@ -31,9 +31,6 @@ fn queued<K: Key>(what: &str, keys: u64) -> Vec<Bytes> {
         one::<K, std_mutex::Queue<K>>(what, keys),
         one::<K, DashSeg<K>>(what, keys),
         one::<K, Channel<K>>(what, keys),
-        one::<K, Line<K>>(what, keys),
-        #[cfg(feature = "kube")]
-        one::<K, crate::kube::KubeQueue<K>>(what, keys),
     ]
 }
 
@@ -41,12 +38,5 @@ fn delayed(keys: u64) -> Vec<Bytes> {
     fn one<Q: DelaySubject>(keys: u64) -> Bytes {
         row("delayed", Q::NAME, keys, live_bytes(|| filled::<Q>(keys)))
     }
-    vec![
-        one::<Ours<u64>>(keys),
-        one::<HeapQueue>(keys),
-        one::<TaskQueue>(keys),
-        one::<WheelTimer>(keys),
-        #[cfg(feature = "kube")]
-        one::<crate::delays::KubeTask>(keys),
-    ]
+    vec![one::<Ours<u64>>(keys), one::<HeapQueue>(keys), one::<TaskQueue>(keys)]
 }

@@ -8,15 +8,11 @@ macro_rules! texts {
     ($($name:literal),* $(,)?) => { [$(include_str!(concat!("../text/", $name, ".md"))),*] };
 }
 
-/// The texts of `BENCHMARKS.md`.
-const SHORT: [&str; 1] = texts!["short"];
-
 /// The texts of `benches/TABLES.md`, in their order.
-const TEXTS: [&str; 16] = texts![
+const TEXTS: [&str; 15] = texts![
     "head",
     "queues",
     "matrix",
-    "parts",
     "threads",
     "shards",
     "order",
@@ -33,7 +29,7 @@ const TEXTS: [&str; 16] = texts![
 
 /// `BENCHMARKS.md`: what a reader takes in at a glance.
 pub fn short(results: &Results, matrices: &[Results]) -> String {
-    page_of(&SHORT, results, matrices)
+    page_of(&texts!["short"], results, matrices)
 }
 
 /// `benches/TABLES.md`: all figures.
@@ -105,7 +101,6 @@ fn table(name: &str, results: &Results, matrices: &[Results]) -> String {
         "run" => tables::run(results),
         "workloads" => tables::workloads(results),
         "mean" => tables::mean(results),
-        "parts" => tables::parts(results),
         "scaling" => tables::scaling(results, section),
         "plain" => tables::plain(results, section, part, if section == "keys" { "keys" } else { "" }),
         "groups" => tables::groups(results, section),
@@ -113,11 +108,10 @@ fn table(name: &str, results: &Results, matrices: &[Results]) -> String {
         "tails" => tables::tails(results),
         "turns" => tables::turns_and_tails(results),
         "memory" => tables::memory(results),
-        "delays" => tables::delays(results),
+        "delays" => tables::against_each("delays", &results.times("delays").collect::<Vec<_>>()),
         "lateness" => tables::lateness(results),
-        "limiters" => tables::limiters(results),
+        "limiters" => tables::by_group(results, "limiters", tables::against_each),
         "costs" => tables::costs(results, section),
-        "scrape" => tables::scrape(results),
         _ => panic!("no table is called {name:?}"),
     }
 }

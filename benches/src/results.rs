@@ -70,8 +70,7 @@ pub struct Run {
 impl Run {
     /// Of this program, now. The command measures the same again, but for the directory that it writes to.
     pub fn here(binary: &str) -> Self {
-        let features = if cfg!(feature = "kube") { "" } else { " --no-default-features" };
-        let command = format!("cargo run --release --manifest-path benches/Cargo.toml{features} --bin {binary} --");
+        let command = format!("cargo run --release --manifest-path benches/Cargo.toml --bin {binary} --");
         let arguments = std::env::args().skip(1).filter(|argument| !argument.contains('/'));
         Self {
             machine: format!("{}, {} cores, {}", processor(), cores(), std::env::consts::OS),

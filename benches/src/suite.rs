@@ -1,8 +1,8 @@
 //! The list of workloads of the report.
 
 use crate::delays::workloads::moved;
-use crate::delays::{Manual, ManualHeap, ManualOurs, ManualTask, ManualWheel};
-use crate::floors::{Channel, Line};
+use crate::delays::{Manual, ManualHeap, ManualOurs, ManualWheel};
+use crate::floors::Channel;
 use crate::rivals::DashSeg;
 use crate::workload::{Run, Workload};
 use crate::{Ours, runs, subjects};
@@ -21,27 +21,24 @@ const SIZES: [u64; 7] = [10, 100, 1000, 10_000, 100_000, 1_000_000, 10_000_000];
 /// The least number of operations in a run of [`sizes`].
 const SIZES_OPS: u64 = 200_000;
 
-/// The subjects that deduplicate, and more; if a single thread gets keys, also the one that allows only one getter.
+/// The subjects that deduplicate, and others.
 macro_rules! queues {
-    ($is_single:expr, $key:ty, [$($more:ty),*] $($run:tt)*) => {{
-        let mut subjects: Subjects = runs!(
+    ($key:ty, [$($more:ty),*] $($run:tt)*) => {
+        runs!(
             $key;
-            Ours<$key>, parking_lot_mutex::Queue<$key>, std_mutex::Queue<$key>, DashSeg<$key>, $($more,)*
-            #[cfg(feature = "kube")] crate::kube::KubeQueue<$key>;
+            Ours<$key>, parking_lot_mutex::Queue<$key>, std_mutex::Queue<$key>, DashSeg<$key> $(, $more)*;
             $($run)*
-        );
-        subjects.retain(|(name, _)| $is_single || !name.starts_with("kube"));
-        subjects
-    }};
+        )
+    };
 }
 
 macro_rules! dedup {
-    ($is_single:expr, $key:ty, $($run:tt)*) => { queues!($is_single, $key, [] $($run)*) };
+    ($key:ty, $($run:tt)*) => { queues!($key, [] $($run)*) };
 }
 
-/// The same, and the subjects that do not deduplicate, for workloads without repeated keys.
+/// The same, and the subject that does not deduplicate, for workloads without repeated keys.
 macro_rules! everyone {
-    ($is_single:expr, $key:ty, $($run:tt)*) => { queues!($is_single, $key, [Channel<$key>, Line<$key>] $($run)*) };
+    ($key:ty, $($run:tt)*) => { queues!($key, [Channel<$key>] $($run)*) };
 }
 
 /// All workloads. A run has `ops` operations, unless its name says otherwise.
@@ -51,17 +48,17 @@ pub fn all(ops: u64) -> Vec<Workload> {
         list.push(workload(group, name, Some(target), ops, subjects));
     };
     for keys in [1, 1024, 100_000] {
-        push("cycle u64", format!("{keys} keys"), 1.0, ops, everyone!(true, u64, cycle(keys, ops)));
+        push("cycle u64", format!("{keys} keys"), 1.0, ops, everyone!(u64, cycle(keys, ops)));
     }
     for keys in [1, 1024, 100_000] {
-        push("cycle String", format!("{keys} keys"), 1.5, ops, everyone!(true, String, cycle(keys, ops)));
+        push("cycle String", format!("{keys} keys"), 1.5, ops, everyone!(String, cycle(keys, ops)));
     }
     for (threads, keys) in [(1, 1), (1, 1024), (2, 1), (2, 1024)] {
-        let subjects = dedup!(threads == 1, u64, duplicates(keys, threads, ops));
+        let subjects = dedup!(u64, duplicates(keys, threads, ops));
         push("duplicate add", format!("{threads} threads, {keys} keys"), 1.0, ops, subjects);
     }
     for threads in [1, 2, 4, 16] {
-        let subjects = everyone!(threads == 1, u64, ring(1024, threads, ops));
+        let subjects = everyone!(u64, ring(1024, threads, ops));
         push("ring", format!("{threads} threads"), 1.0, ops, subjects);
     }
     for (backlog, target) in [(1000, 3.0), (100_000, 1.0)] {
@@ -70,7 +67,7 @@ pub fn all(ops: u64) -> Vec<Workload> {
             push("unique", name, target, ops, unique_keys(pairs, backlog, ops));
         }
     }
-    push("fill, drain", "300000 keys".into(), 1.0, 300_000, everyone!(true, u64, fill_and_drain(300_000)));
+    push("fill, drain", "300000 keys".into(), 1.0, 300_000, everyone!(u64, fill_and_drain(300_000)));
     list
 }
 
@@ -80,7 +77,7 @@ fn workload(group: &'static str, name: String, target: Option<f64>, ops: u64, su
 }
 
 fn unique_keys(pairs: u64, backlog: u64, ops: u64) -> Subjects {
-    everyone!(pairs == 1, u64, unique(pairs, backlog, ops))
+    everyone!(u64, unique(pairs, backlog, ops))
 }
 
 /// A workload for each number of threads, with that number. Each thread adds a new key and takes one; the total work is the same.
@@ -88,7 +85,7 @@ pub fn threads(ops: u64) -> Vec<(usize, Workload)> {
     let row = |count: usize| {
         let threads = count as u64;
         let ops = ops / threads * threads;
-        let subjects = everyone!(threads == 1, u64, own_keys(threads, ops));
+        let subjects = everyone!(u64, own_keys(threads, ops));
         (count, workload("threads", format!("{count} threads"), None, ops, subjects))
     };
     THREADS.map(row).into()
@@ -108,7 +105,7 @@ pub fn pairs(ops: u64) -> Vec<(usize, Workload)> {
 /// Workloads for each number of keys up to `max`, with that number.
 ///
 /// * "fill": all are added, then taken; repeatedly where there are few. A key counts as one operation.
-/// * "touch": all are queued, and one of them is added again. Without the subjects that do not deduplicate.
+/// * "touch": all are queued, and one of them is added again. Without the subject that does not deduplicate.
 /// * "delays": all are delayed, and one is moved to an earlier moment; by the subjects of [`crate::delays`], without their
 ///   threads.
 pub fn sizes(max: u64) -> Vec<(u64, Workload)> {
@@ -117,21 +114,18 @@ pub fn sizes(max: u64) -> Vec<(u64, Workload)> {
     let name = |keys| format!("{keys} keys");
     for keys in sizes.clone() {
         let rounds = SIZES_OPS.div_ceil(keys);
-        let subjects = everyone!(true, u64, refill(keys, rounds));
+        let subjects = everyone!(u64, refill(keys, rounds));
         let ops = keys * rounds;
         list.push((keys, workload("fill", name(keys), None, ops, subjects)));
     }
     for keys in sizes.clone() {
         let ops = SIZES_OPS.max(keys / 10);
-        let subjects = dedup!(true, u64, touch(keys, ops));
+        let subjects = dedup!(u64, touch(keys, ops));
         list.push((keys, workload("touch", name(keys), None, ops, subjects)));
     }
     for keys in sizes {
         let ops = SIZES_OPS.max(keys / 10);
-        let subjects = subjects!(
-            Manual; ManualOurs, ManualHeap, ManualTask, ManualWheel, #[cfg(feature = "kube")] crate::delays::ManualKube;
-            moved(keys, ops)
-        );
+        let subjects = subjects!(Manual; ManualOurs, ManualHeap, ManualWheel; moved(keys, ops));
         list.push((keys, workload("delays", name(keys), None, ops, subjects)));
     }
     list

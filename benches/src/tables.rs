@@ -1,7 +1,7 @@
 //! The tables of the two pages. A table without data is empty.
 
 use crate::markdown::{Table, words};
-use crate::matrix::tables::{best_and_worst, summary};
+use crate::matrix::tables::best_and_worst;
 use crate::numbers::{figures, geometric_mean, short};
 use crate::results::{OURS, Results, Run, Spread, Subject, Times, is_ours, is_rival, subjects};
 use itertools::Itertools;
@@ -52,28 +52,17 @@ pub fn mean(results: &Results) -> String {
     format!("Geometric mean of the ratios: **{:.2}** (target 1.5).", geometric_mean(&ratios))
 }
 
-/// For each processor a table of the worst of all builds, and the best and the worst build of each workload.
+/// For each processor the best and the worst build of each workload.
 pub fn matrices(matrices: &[Results]) -> String {
     let section = |matrix: &Results| {
         let Run { machine, cores, commit, compiler, rounds, ops, .. } = &matrix.run;
         let (cores, ops) = (cores.unwrap_or(0), ops.unwrap_or(0));
         format!(
-            "**{machine}, {cores} cores.** Commit {commit}, {compiler}, medians of {rounds} rounds of {ops} keys.\n\n{}\n\n\
-             The fastest and the slowest build of each workload, nanoseconds a key:\n\n{}",
-            summary(matrix),
+            "**{machine}, {cores} cores.** Commit {commit}, {compiler}, medians of {rounds} rounds of {ops} keys.\n\n{}",
             best_and_worst(matrix),
         )
     };
     matrices.iter().map(section).join("\n\n")
-}
-
-pub fn parts(results: &Results) -> String {
-    let mut table = Table::new(["keys", "cycle", "parts", "cycle / parts"]);
-    for times in results.times("parts") {
-        let [cycle, parts] = ["cycle", "parts"].map(|name| times.median(name).expect("both"));
-        table.row([times.name.clone(), format!("{cycle:.1}"), format!("{parts:.1}"), format!("{:.2}", cycle / parts)]);
-    }
-    table.to_string()
 }
 
 /// A row for each number of threads; the last row is the throughput of the most threads divided by that of two.
@@ -197,32 +186,12 @@ pub fn lateness(results: &Results) -> String {
     table.to_string()
 }
 
-/// Delays in one table, limiters in one for each group: a ratio to each rival.
-pub fn delays(results: &Results) -> String {
-    against_each("delays", &results.times("delays").collect_vec())
-}
-
-pub fn limiters(results: &Results) -> String {
-    by_group(results, "limiters", against_each)
-}
-
 pub fn costs(results: &Results, section: &str) -> String {
     by_group(results, section, against_first)
 }
 
-pub fn scrape(results: &Results) -> String {
-    let rows = results.times("metrics scrape").collect_vec();
-    let [report, scrape] = &rows[..] else { return String::new() };
-    format!(
-        "Where it is reported: a `MetricsObserver`'s report after {} keys takes **{:.1}** ns for each of them, and\n\
-         the exporter's scrape **{:.1}**. The exporter takes durations one by one, so both grow with the number of keys.",
-        report.name,
-        report.subjects[0].median(),
-        scrape.subjects[0].median(),
-    )
-}
-
-fn by_group(results: &Results, section: &str, table: impl Fn(&str, &[&Times]) -> String) -> String {
+/// A table for each group.
+pub fn by_group(results: &Results, section: &str, table: impl Fn(&str, &[&Times]) -> String) -> String {
     let rows = results.times(section).into_group_map_by(|times| &times.group);
     let groups = results.times(section).map(|times| &times.group).unique();
     groups.map(|group| table(group, &rows[group])).join("\n\n")

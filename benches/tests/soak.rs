@@ -2,9 +2,9 @@
 //! leaked, neither memory nor keys, threads or files.
 //!
 //! ```text
-//!  producers: a thread, threads that come and go, tasks       workers: threads, tasks (some aborted), bare loops of each get
+//!  producers: threads and tasks of this round              workers: threads, tasks (some aborted), bare loops of each get
 //!        └────────────────▶  one queue, of keys that count themselves  ◀────────────────┘
-//!        again and again: producers pause, the queue rests, a burst, it rests; the checks; producers go on
+//!        again and again: producers end, the queue rests, a burst, it rests; the checks; the next producers
 //! ```
 //!
 //! `tests/stress.rs` and `tests/delays_stress.rs` show that no add is lost and no key has two holders.
@@ -13,12 +13,11 @@ use fastrand::Rng;
 use keyqueue::observe::MetricsObserver;
 use keyqueue::rate_limiter::ItemExponentialFailure;
 use keyqueue::{AddOptions, DelayConflict, Item, OnPanic, Outcome, WorkQueue, Workers};
-use parking_lot::Mutex;
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 use std::alloc::System;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -65,12 +64,6 @@ impl Drop for Key {
 struct World {
     queue: WorkQueue<Key>,
     hand_outs: AtomicU64,
-    /// Producers hold it (shared) while they add. The main thread takes it (exclusively) so that the queue comes to rest.
-    gate: tokio::sync::RwLock<()>,
-    /// Keys with delays of hours, to be cancelled before the queue can rest.
-    far: Mutex<Vec<u32>>,
-    /// Producers are to end.
-    stop: AtomicBool,
 }
 
 fn some_key(rng: &mut Rng) -> Key {
@@ -100,11 +93,7 @@ fn call(world: &World, rng: &mut Rng) {
         600..820 => _ = queue.add_with(key, some_options(rng)),
         820..870 => _ = queue.add_rate_limited(key),
         870..930 => _ = queue.cancel(&key),
-        930..960 => queue.forget(&key),
-        960..980 => {
-            world.far.lock().push(key.0);
-            queue.add_with(key, some_options(rng).after(Duration::from_secs(3600)));
-        }
+        930..980 => queue.forget(&key),
         980..995 => _ = queue.add_all((0..rng.usize(1..32)).map(|_| some_key(rng))),
         995 if rng.u8(..100) == 0 => drop(queue.take_delayed()),
         996 if rng.u8(..100) == 0 => queue.shrink_to_fit(),
@@ -119,39 +108,14 @@ fn call(world: &World, rng: &mut Rng) {
     }
 }
 
-/// A producer: some batches of calls, with the gate open.
-fn produce(world: &World, seed: u64, batches: u64) {
+/// Calls until the moment.
+fn produce(world: &World, seed: u64, until: Instant) {
     let mut rng = Rng::with_seed(seed);
-    for _ in (0..batches).take_while(|_| !world.stop.load(Relaxed)) {
-        let open = world.gate.blocking_read();
+    while Instant::now() < until {
         (0..64).for_each(|_| call(world, &mut rng));
-        drop(open);
         if world.queue.len() > BACKLOG {
             thread::sleep(Duration::from_millis(1));
         }
-    }
-}
-
-async fn produce_in_a_task(world: Arc<World>, seed: u64) {
-    let mut rng = Rng::with_seed(seed);
-    while !world.stop.load(Relaxed) {
-        let open = world.gate.read().await;
-        (0..64).for_each(|_| call(&world, &mut rng));
-        drop(open);
-        tokio::time::sleep(Duration::from_millis(u64::from(world.queue.len() > BACKLOG))).await;
-    }
-}
-
-/// Three producers at a time, which end soon.
-fn short_threads(world: &World, seed: u64) {
-    let mut rng = Rng::with_seed(seed);
-    while !world.stop.load(Relaxed) {
-        thread::scope(|scope| {
-            for _ in 0..3 {
-                let (seed, batches) = (rng.u64(..), rng.u64(1..40));
-                scope.spawn(move || produce(world, seed, batches));
-            }
-        });
     }
 }
 
@@ -230,23 +194,8 @@ fn bare_gets(world: &World, seed: u64) {
     }
 }
 
-/// `get_async`, dropped when it has waited for a while.
-async fn bare_tasks(world: Arc<World>, seed: u64) {
-    let mut rng = Rng::with_seed(seed);
-    loop {
-        let patience = Duration::from_micros(rng.u64(..3_000));
-        match tokio::time::timeout(patience, world.queue.get_async()).await {
-            Ok(Some(item)) => hold(&world, item),
-            Ok(None) => return,
-            Err(_) => tokio::task::yield_now().await,
-        }
-    }
-}
-
-/// Waits until nothing is left to do, and checks the numbers. The producers must be paused.
+/// Waits until nothing is left to do, and checks the numbers. The producers must have ended.
 fn rest(world: &World) {
-    let far = std::mem::take(&mut *world.far.lock());
-    far.into_iter().for_each(|id| _ = world.queue.cancel(&Key::new(id)));
     world.queue.wait_idle();
     let (stats, hand_outs) = (world.queue.stats(), world.hand_outs.load(Relaxed));
     assert_eq!([stats.len, stats.processing, stats.delayed], [0; 3], "at rest: {stats:?}");
@@ -342,8 +291,7 @@ fn soak(time: Duration, seed: u64) -> (Vec<[usize; 2]>, u64) {
         .measure(true)
         .observer(MetricsObserver::new())
         .build();
-    let (gate, far) = Default::default();
-    let world = Arc::new(World { queue, hand_outs: AtomicU64::new(0), gate, far, stop: false.into() });
+    let world = Arc::new(World { queue, hand_outs: AtomicU64::new(0) });
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_time().build().expect("a runtime");
     let its_world = Arc::clone(&world);
@@ -359,28 +307,43 @@ fn soak(time: Duration, seed: u64) -> (Vec<[usize; 2]>, u64) {
         let loops = in_tasks.run_async(async move |item: &Item<'_, Key>| work_async(&its_world, item).await);
         tasks.push(runtime.spawn(loops));
         tasks.push(runtime.spawn(aborted_loops(Arc::clone(&world), in_tasks.clone(), seed())));
-        tasks.push(runtime.spawn(bare_tasks(Arc::clone(&world), seed())));
-        tasks.push(runtime.spawn(produce_in_a_task(Arc::clone(&world), seed())));
     }
-    let kinds: [fn(&World, u64); 4] =
-        [|world, seed| produce(world, seed, u64::MAX), short_threads, bare_gets, bare_gets];
-    let threads = kinds.map(|run| {
+    let threads = [(); 2].map(|()| {
         let (world, seed) = (Arc::clone(&world), seed());
-        thread::spawn(move || run(&world, seed))
+        thread::spawn(move || bare_gets(&world, seed))
     });
     let reporter = world.queue.inspect().report_every(Duration::from_millis(20)).expect("can start a thread");
 
     let (began, mut samples) = (Instant::now(), Vec::new());
     while began.elapsed() < time || samples.len() < ROUNDS {
-        thread::sleep((time / 14).min(Duration::from_secs(2)));
-        let _still = world.gate.blocking_write();
+        let until = Instant::now() + (time / 14).min(Duration::from_secs(2));
+        thread::scope(|scope| {
+            let (world, seeds) = (&world, [(); 3].map(|()| seed()));
+            scope.spawn(move || produce(world, seeds[0], until));
+            // Threads that come and go.
+            scope.spawn(move || {
+                for n in (0..).take_while(|_| Instant::now() < until) {
+                    let soon = until.min(Instant::now() + Duration::from_millis(n % 8));
+                    thread::scope(|scope| {
+                        seeds
+                            .iter()
+                            .for_each(|seed| _ = scope.spawn(move || produce(world, seed.wrapping_add(n), soon)));
+                    });
+                }
+            });
+            let (its_world, seed) = (Arc::clone(world), seeds[1]);
+            let task = runtime.spawn(async move { produce(&its_world, seed, until) });
+            runtime.block_on(task).expect("no producer panics");
+        });
         rest(&world);
         burst(&world);
         samples.push(memory());
     }
     // A drain while keys are added. Of what is delayed, and refused, nothing is handed out any more.
-    let left = in_threads.drain_timeout(Duration::MAX);
-    world.stop.store(true, Relaxed);
+    let left = thread::scope(|scope| {
+        scope.spawn(|| produce(&world, 0, Instant::now() + Duration::from_millis(20)));
+        in_threads.drain_timeout(Duration::MAX)
+    });
     threads.into_iter().for_each(|thread| thread.join().expect("no thread panics"));
     tasks.into_iter().for_each(|task| runtime.block_on(task).expect("no task panics"));
     in_tasks.join();

@@ -40,21 +40,3 @@ pub fn no_add_is_lost<Q: Subject<u64>>() {
     let counts = |of: &[AtomicU64; KEYS]| of.each_ref().map(|count| count.load(Ordering::SeqCst));
     assert_eq!(counts(&seen), counts(&added), "{}", Q::NAME);
 }
-
-/// Adds `keys` keys twice, and each once more while it is processing for the first time. Returns the order in which they are handed out.
-pub fn order_of<Q: Subject<u64>>(keys: u64) -> Vec<u64> {
-    let queue = Q::make();
-    (0..2 * keys).for_each(|n| queue.add(n * 6_700_417 % keys));
-    let (mut is_first, mut firsts, mut order) = (vec![true; keys as usize], 0, Vec::new());
-    while queue.process(|queue, &key| {
-        order.push(key);
-        if std::mem::take(&mut is_first[key as usize]) {
-            queue.add(key);
-            firsts += 1;
-            if firsts == keys {
-                queue.shut_down();
-            }
-        }
-    }) {}
-    order
-}

@@ -41,9 +41,6 @@ pub trait Subject<K: Key>: Send + Sync + 'static {
 
     fn add(&self, key: K);
 
-    /// Returns when all calls so far have taken effect.
-    fn catch_up(&self) {}
-
     /// Waits for a key, lends it to `work`, and finishes it. Returns `false` when the queue is shut down and empty.
     fn process(&self, work: impl FnOnce(&Self, &K)) -> bool;
 
@@ -76,13 +73,7 @@ macro_rules! subject {
 
             #[inline]
             fn process(&self, work: impl FnOnce(&Self, &$of)) -> bool {
-                match self.0.get() {
-                    Some(item) => {
-                        work(self, &item);
-                        true
-                    }
-                    None => false,
-                }
+                self.0.get().map(|item| work(self, &item)).is_some()
             }
 
             fn shut_down(&self) {

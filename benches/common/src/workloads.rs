@@ -32,13 +32,11 @@ pub fn duplicates<K: Key, Q: Subject<K>>(keys: u64, threads: u64, adds: u64) -> 
     let queue = Q::make();
     let keys: Vec<K> = (0..keys).map(K::nth).collect();
     keys.iter().for_each(|key| queue.add(key.clone()));
-    queue.catch_up();
     let time = timed(threads, |thread| {
         let offset = thread as usize * keys.len() / 2;
         for key in keys.iter().cycle().skip(offset).take((adds / threads) as usize) {
             queue.add(key.clone());
         }
-        queue.catch_up();
     });
     assert_eq!(left(&queue), keys.len() as u64);
     time
@@ -137,7 +135,6 @@ pub fn touch<K: Key, Q: Subject<K>>(keys: u64, adds: u64) -> Duration {
     for key in touched {
         queue.add(key);
     }
-    queue.catch_up();
     start.elapsed()
 }
 
@@ -157,7 +154,6 @@ pub fn raise<K: Key, Q: Prioritized<K>>(keys: u64) -> Duration {
 pub fn with_queued_keys<K: Key, Q: Subject<K>>(keys: u64) -> Q {
     let queue = Q::make();
     (0..keys).for_each(|n| queue.add(K::nth(n)));
-    queue.catch_up();
     queue
 }
 

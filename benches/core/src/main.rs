@@ -1,29 +1,24 @@
-//! The crate's queue beside queues that are written by hand: one table.
+//! What priorities, groups and limits cost: the crate's queue beside a plain one and beside queues that are written by hand.
 //!
 //! ```text
-//!   cargo run --release --manifest-path benches/Cargo.toml -p core-table -- [rows] [rounds] [what]
+//!   cargo run --release --manifest-path benches/Cargo.toml -p core-table -- [rows] [rounds]
 //!   … -- --order                                         the data of `benches/charts/order.jsonl`
 //!   CARGO_PROFILE_RELEASE_CODEGEN_UNITS=1 cargo run …    the same in the other build
-//!   benches/core/beside.sh <commit> …                    the same, with the crate of another commit in one more column
+//!   benches/core/beside.sh <commit> …                    the same, with the crate of another commit in more columns
 //! ```
 
-mod check;
 mod queues;
 
 use clap::Parser;
 use common::by_hand::{ByHand, Sorted, Turns};
-use common::mutex::parking_lot_mutex;
-use common::workloads;
-use common::{Prioritized, Subject};
+use common::workloads::{cycle, fill_and_drain, raise, ring};
 use keyqueue_benches::harness::Plan;
-use keyqueue_benches::numbers::short;
 use keyqueue_benches::results::Run;
 use keyqueue_benches::tables;
 use keyqueue_benches::workload::once;
 #[cfg(keyqueue_base)]
 use queues::Base;
 use queues::Crate;
-use std::time::Duration;
 
 /// Measures the crate's queue beside queues that are written by hand.
 #[derive(Parser)]
@@ -33,165 +28,73 @@ struct Options {
     rows: String,
     #[arg(default_value_t = 9)]
     rounds: usize,
-    /// What priorities and groups cost beside a plain queue, for benches/TABLES.md.
+    /// Prints the data of each round, for benches/TABLES.md.
     #[arg(long)]
     order: bool,
-    /// Measures nothing: compares what the subjects do.
-    #[arg(long)]
-    check: bool,
-    /// Prints the data of each round.
-    #[arg(long)]
-    jsonl: bool,
 }
 
-const K: u64 = 1000;
-const M: u64 = 1000 * K;
-const OPS: u64 = 400 * K;
+const OPS: u64 = 400_000;
 
-/// A workload, with its number of keys.
-#[derive(Clone, Copy)]
-enum Work {
-    Cycle(u64),
-    Ring(u64, u64),
-    Duplicates(u64),
-    Touch(u64),
-    Fill(u64),
-    Raise(u64),
-}
-use Work::*;
-
-impl Work {
-    fn name(self) -> String {
-        let (name, keys) = match self {
-            Cycle(keys) => ("cycle", keys),
-            Ring(keys, threads) => (["", "ring", "2 threads, ring"][threads as usize], keys),
-            Duplicates(keys) => ("duplicates", keys),
-            Touch(keys) => ("touch", keys),
-            Fill(keys) => ("fill and drain", keys),
-            Raise(keys) => ("raise", keys),
-        };
-        format!("{name} {}", short(keys))
-    }
-
-    fn ops(self) -> u64 {
-        if let Fill(keys) | Raise(keys) = self { keys } else { OPS }
-    }
-
-    /// Runs it once on one subject.
-    fn run<Q: Subject<u64>>(self) -> Duration {
-        match self {
-            Cycle(keys) => workloads::cycle::<u64, Q>(keys, OPS),
-            Ring(keys, threads) => workloads::ring::<u64, Q>(keys, threads, OPS),
-            Duplicates(keys) => workloads::duplicates::<u64, Q>(keys, 1, OPS),
-            Touch(keys) => workloads::touch::<u64, Q>(keys, OPS),
-            Fill(keys) => workloads::fill_and_drain::<u64, Q>(keys),
-            Raise(_) => unreachable!("only where there are priorities"),
-        }
-    }
+/// A workload, and the subjects that run it. `crate` is followed by a name and by the parameters of the crate's queue: beside it runs
+/// that of the other commit, if there is one. A name with a remark in brackets is only shown beside the others.
+macro_rules! row {
+    ($plan:ident, $rounds:ident, $group:literal, $name:expr, $ops:expr, $work:ident $arguments:tt;
+     $(crate $ours:literal $parameters:tt)*; $by_hand:literal $queue:ty) => {
+        let subjects = vec![
+            $(
+                ($ours, row!(@ Crate $parameters $work $arguments)),
+                #[cfg(keyqueue_base)]
+                (concat!("base, ", $ours), row!(@ Base $parameters $work $arguments)),
+            )*
+            ($by_hand, row!(@@ $queue, $work $arguments)),
+        ];
+        $plan.row(["order", $group, $name], $ops, $rounds, subjects);
+    };
+    (@ $queue:ident($levels:literal, $groups:literal, $limit:literal) $work:ident $arguments:tt) => {
+        row!(@@ $queue<$levels, $groups, $limit>, $work $arguments)
+    };
+    (@@ $queue:ty, $work:ident($($argument:expr),*)) => { once(move || $work::<u64, $queue>($($argument),*)) };
 }
 
-fn raise<Q: Prioritized<u64>>(work: Work) -> Duration {
-    workloads::raise::<u64, Q>(work.ops())
+/// A workload in queues of each order.
+macro_rules! orders {
+    ($plan:ident, $rounds:ident, $name:literal, $ops:expr, $work:ident $arguments:tt) => {
+        row!($plan, $rounds, "priorities", $name, $ops, $work $arguments;
+            crate "plain (keyqueue)" (false, 0, 0) crate "keyqueue, 3 priorities" (true, 0, 0); "BTreeMap" ByHand<Sorted>);
+        row!($plan, $rounds, "groups", $name, $ops, $work $arguments;
+            crate "keyqueue, 1 group" (false, 1, 0)
+            crate "keyqueue, 100 groups" (false, 100, 0)
+            crate "100 000 groups (keyqueue)" (false, 100_000, 0)
+            crate "100 groups, a limit (keyqueue)" (false, 100, 1000);
+            "VecDeques, 100 groups" ByHand<Turns<100>>);
+    };
 }
 
-/// A subject's name, and a run of a workload on it.
-type Column = (&'static str, fn(Work) -> Duration);
-
-/// A form of queue. `C` stands for it by hand, if there is no limit.
-fn form<C: Subject<u64>, const LEVELS: bool, const N: u64, const LIMIT: u32>() -> Vec<Column> {
-    let mut columns: Vec<Column> = vec![
-        ("crate", Work::run::<Crate<LEVELS, N, LIMIT>>),
-        #[cfg(keyqueue_base)]
-        ("base", Work::run::<Base<LEVELS, N, LIMIT>>),
-    ];
-    if LIMIT == 0 {
-        columns.push(("by hand", Work::run::<C>));
-    }
-    columns
-}
-
-const RAISES: &[Column] = &[
-    ("crate", raise::<Crate<true, 0, 0>>),
-    #[cfg(keyqueue_base)]
-    ("base", raise::<Base<true, 0, 0>>),
-    ("by hand", raise::<ByHand<Sorted>>),
-];
-
-fn row(plan: &mut Plan, rounds: usize, at: [&str; 3], work: Work, columns: &[Column]) {
-    let runs = columns.iter().map(|&(name, run)| (name, once(move || run(work))));
-    plan.row(at, work.ops(), rounds, runs.collect());
-}
-
-/// What priorities and groups cost. A name with a remark in brackets is only shown beside the others.
 fn order(plan: &mut Plan, rounds: usize) {
-    let priorities: [Column; 3] = [
-        ("plain (keyqueue)", Work::run::<Crate<false, 0, 0>>),
-        ("keyqueue, 3 priorities", Work::run::<Crate<true, 0, 0>>),
-        ("BTreeMap", Work::run::<ByHand<Sorted>>),
-    ];
-    let groups: [Column; 5] = [
-        ("keyqueue, 1 group", Work::run::<Crate<false, 1, 0>>),
-        ("keyqueue, 100 groups", Work::run::<Crate<false, 100, 0>>),
-        ("100 000 groups (keyqueue)", Work::run::<Crate<false, 100_000, 0>>),
-        ("100 groups, a limit (keyqueue)", Work::run::<Crate<false, 100, 1000>>),
-        ("VecDeques, 100 groups", Work::run::<ByHand<Turns<100>>>),
-    ];
-    for (name, work) in [
-        ("cycle, 1 thread, 1024 keys", Cycle(1024)),
-        ("ring, 1 thread, 1024 queued keys", Ring(1024, 1)),
-        ("ring, 1 thread, 200 000 queued keys", Ring(200 * K, 1)),
-        ("ring, 2 threads, 1024 queued keys", Ring(1024, 2)),
-        ("fill and drain", Fill(M)),
-    ] {
-        row(plan, rounds, ["order", "priorities", name], work, &priorities);
-        row(plan, rounds, ["order", "groups", name], work, &groups);
-    }
-    let raises: [Column; 2] =
-        [("keyqueue, 3 priorities", raise::<Crate<true, 0, 0>>), ("BTreeMap", raise::<ByHand<Sorted>>)];
+    orders!(plan, rounds, "cycle, 1 thread, 1024 keys", OPS, cycle(1024, OPS));
+    orders!(plan, rounds, "ring, 1 thread, 1024 queued keys", OPS, ring(1024, 1, OPS));
+    orders!(plan, rounds, "ring, 1 thread, 200 000 queued keys", OPS, ring(200_000, 1, OPS));
+    orders!(plan, rounds, "ring, 2 threads, 1024 queued keys", OPS, ring(1024, 2, OPS));
+    orders!(plan, rounds, "fill and drain", 1_000_000, fill_and_drain(1_000_000));
     for keys in [1_000, 100_000, 1_000_000] {
         let name = format!("raise one of {keys} queued keys");
-        row(plan, rounds, ["order", "priorities", &name], Raise(keys), &raises);
+        row!(plan, rounds, "priorities", &name, keys, raise(keys);
+            crate "keyqueue, 3 priorities" (true, 0, 0); "BTreeMap" ByHand<Sorted>);
     }
-}
-
-fn forms(plan: &mut Plan, rounds: usize) {
-    let mut add = |name: &str, works: &[Work], columns: &[Column]| {
-        for &work in works {
-            row(plan, rounds, ["core", "", &format!("{name}: {}", work.name())], work, columns);
-        }
-    };
-    let mut plain = vec![Cycle(1024), Ring(1024, 1), Ring(1024, 2), Ring(200 * K, 1)];
-    plain.extend([Duplicates(256), Duplicates(1024), Duplicates(100 * K)]);
-    plain.extend([Fill(300 * K), Fill(M), Touch(M), Touch(10 * M)]);
-    let few = [Cycle(1024), Ring(1024, 1), Ring(200 * K, 1), Fill(300 * K)];
-    let many = [Cycle(20 * K), Ring(20 * K, 1), Ring(200 * K, 1), Fill(300 * K)];
-    add("plain", &plain, &form::<parking_lot_mutex::Queue<u64>, false, 0, 0>());
-    add("priorities", &few, &form::<ByHand<Sorted>, true, 0, 0>());
-    add("priorities", &[Raise(M)], RAISES);
-    add("groups 1", &few, &form::<ByHand<Turns<1>>, false, 1, 0>());
-    add("groups 100", &few, &form::<ByHand<Turns<100>>, false, 100, 0>());
-    add("groups 10 000", &many, &form::<ByHand<Turns<10_000>>, false, 10_000, 0>());
-    add("groups 100, limit 4", &few, &form::<ByHand<Turns<100>>, false, 100, 4>());
-    add("groups 10 000, limit 4", &many, &form::<ByHand<Turns<10_000>>, false, 10_000, 4>());
 }
 
 fn main() {
     let options = Options::parse();
-    if options.check {
-        return check::run();
-    }
     let units = option_env!("CARGO_PROFILE_RELEASE_CODEGEN_UNITS").unwrap_or("16");
     let quoted = |argument: String| if argument.is_empty() { "''".into() } else { argument };
     let arguments = std::env::args().skip(1).map(quoted).collect::<Vec<_>>().join(" ");
     let command =
         format!("CARGO_PROFILE_RELEASE_CODEGEN_UNITS={units} cargo run --release -p core-table -- {arguments}");
     let mut plan = Plan::only(&options.rows);
-    let add = if options.order { order } else { forms };
-    add(&mut plan, options.rounds);
+    order(&mut plan, options.rounds);
     let results = plan.run(Run { command, rounds: options.rounds, ..Run::here("core") });
-    if options.jsonl || options.order {
+    if options.order {
         return print!("{}", results.to_lines());
     }
-    let times: Vec<_> = results.times("core").collect();
-    println!("{}\n\n{}", tables::run(&results), tables::against_each("ns a key, medians", &times));
+    println!("{}\n\n{}", tables::run(&results), tables::groups(&results, "order"));
 }

@@ -1,7 +1,6 @@
 //! Runs each workload once with each subject and prints the workload, the subject and the nanoseconds per key, separated by tabs.
 //! The binary `matrix` of the package above builds this program in several ways and runs each build round after round.
 
-mod draft;
 mod ours;
 mod workloads;
 

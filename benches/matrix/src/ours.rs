@@ -1,11 +1,10 @@
-//! Workloads that only keyqueue runs: the ways to write a worker's loop, as users of the crate write them, and delays.
+//! The ways to write a worker's loop, as users of the crate write them.
 
 use common::threads::timed;
 use futures_executor::block_on;
-use keyqueue::{Clock, Driver, Item, WorkQueue};
-use std::hint::black_box;
+use keyqueue::{Item, WorkQueue};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Keys in the queue.
 pub const KEYS: u64 = 1024;
@@ -74,24 +73,6 @@ pub fn workers(threads: u64, turns: u64) -> f64 {
     let runs = runs.into_inner();
     assert_eq!(queue.stats().handed_out, runs);
     per_key(time, runs)
-}
-
-/// `add_after` of keys that have no delay. They are cancelled in between, which is not timed.
-#[inline(never)]
-pub fn add_after(calls: u64) -> f64 {
-    const LATER: Duration = Duration::from_secs(3600);
-    let queue = WorkQueue::builder().driver(Driver::Manual).clock(Clock::new()).build();
-    let rounds = calls.div_ceil(KEYS);
-    let mut time = Duration::ZERO;
-    for _ in 0..rounds {
-        let start = Instant::now();
-        for key in 0..KEYS {
-            black_box(queue.add_after(black_box(key), LATER));
-        }
-        time += start.elapsed();
-        assert!((0..KEYS).all(|key| queue.cancel(&key)));
-    }
-    per_key(time, rounds * KEYS)
 }
 
 pub fn per_key(time: Duration, keys: u64) -> f64 {

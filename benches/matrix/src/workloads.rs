@@ -1,6 +1,5 @@
 //! The list of workloads, each with its subjects: keyqueue first.
 
-use crate::draft::Draft;
 use crate::ours::{self, KEYS};
 use common::Ours;
 use common::limiter::{ParkingLotLimiter, StdLimiter, when};
@@ -27,14 +26,13 @@ fn run(ops: u64, work: impl Fn() -> Duration + Send + Sync + Clone + 'static) ->
     })
 }
 
-/// keyqueue, the two mutex queues, and others.
+/// keyqueue, and the two mutex queues.
 macro_rules! subjects {
-    ($ops:expr, $key:ty, $($queue:ty),*; $work:ident $arguments:tt) => {
+    ($ops:expr, $key:ty; $work:ident $arguments:tt) => {
         vec![
             subjects!(@ $ops, $key, Ours<$key>, $work $arguments),
             subjects!(@ $ops, $key, parking_lot_mutex::Queue<$key>, $work $arguments),
             subjects!(@ $ops, $key, std_mutex::Queue<$key>, $work $arguments),
-            $(subjects!(@ $ops, $key, $queue, $work $arguments)),*
         ]
     };
     (@ $ops:expr, $key:ty, $queue:ty, $work:ident($($argument:expr),*)) => {
@@ -56,16 +54,15 @@ pub fn all(ops: u64) -> Vec<Workload> {
             by("get_async", ours::get_async),
             ("Workers", Box::new(move || ours::workers(threads, ops)) as Run),
         ];
-        subjects.extend(subjects!(ops, u64, Draft<u64>; ring(KEYS, threads, ops)).into_iter().skip(1));
+        subjects.extend(subjects!(ops, u64; ring(KEYS, threads, ops)).into_iter().skip(1));
         push(threaded("ring", threads), subjects);
     }
-    push("cycle, u64".into(), subjects!(ops, u64, Draft<u64>; cycle(KEYS, ops)));
-    push("cycle, String".into(), subjects!(ops, String,; cycle(KEYS, ops)));
+    push("cycle, u64".into(), subjects!(ops, u64; cycle(KEYS, ops)));
+    push("cycle, String".into(), subjects!(ops, String; cycle(KEYS, ops)));
     for threads in [1, 2] {
-        let subjects = subjects!(ops, u64, Draft<u64>; duplicates(KEYS, threads, ops));
+        let subjects = subjects!(ops, u64; duplicates(KEYS, threads, ops));
         push(threaded("duplicate add", threads), subjects);
     }
-    push("add_after, new".into(), vec![("keyqueue", Box::new(move || ours::add_after(ops)))]);
     // Failures of keys that failed before.
     let limiters = vec![
         ("keyqueue", run(ops, move || when::<u64, ItemExponentialFailure<u64>>(KEYS, 1, ops)[0])),
@@ -77,7 +74,7 @@ pub fn all(ops: u64) -> Vec<Workload> {
         for pairs in [1, 2, 8] {
             // More keys than the backlog takes, so that it can fill.
             let ops = ops.max(2 * backlog) / pairs * pairs;
-            let subjects = subjects!(ops, u64, Draft<u64>; unique(pairs, backlog, ops));
+            let subjects = subjects!(ops, u64; unique(pairs, backlog, ops));
             push(format!("unique {pairs}x{pairs}, backlog {backlog}"), subjects);
         }
     }

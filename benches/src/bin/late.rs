@@ -10,10 +10,8 @@ use keyqueue_benches::harness::{Notes, Plan, Step};
 use keyqueue_benches::latency::histogram;
 use keyqueue_benches::results::Run;
 use keyqueue_benches::tables;
-use std::pin::Pin;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -28,7 +26,7 @@ struct Options {
     /// Keys of a large queue.
     #[arg(long, default_value_t = 10_000_000)]
     keys: u64,
-    /// Keys that one call of `get_many`, `processing_keys`, `take_delayed`, `turn` or `stop` moves.
+    /// Keys that one call of `take_delayed`, `turn` or `stop` moves.
     #[arg(long, default_value_t = 1_000_000)]
     batch: u64,
 }
@@ -76,7 +74,7 @@ impl Probe {
 /// A name, and what makes a queue and measures an operation on it.
 type Operation = (&'static str, fn(&mut Probe));
 
-const OPERATIONS: [Operation; 14] = [
+const OPERATIONS: [Operation; 9] = [
     // What the machine adds by itself.
     ("none, for a second", |probe| probe.during(&empty(), || thread::sleep(Duration::from_secs(1)))),
     ("fill: add", |probe| {
@@ -86,10 +84,6 @@ const OPERATIONS: [Operation; 14] = [
     ("drain: get and done", |probe| {
         let (queue, keys) = (filled(probe.keys), probe.keys);
         probe.during(&queue, || (0..keys).for_each(|_| drop(queue.try_get())));
-    }),
-    ("get_many", |probe| {
-        let (queue, batch) = (filled(probe.keys), probe.batch as usize);
-        drop(probe.during(&queue, || queue.get_many(batch)));
     }),
     ("take_where: every second key", |probe| {
         let queue = filled(probe.keys);
@@ -105,17 +99,6 @@ const OPERATIONS: [Operation; 14] = [
         drop(queue.get_many(probe.keys as usize));
         probe.during(&queue, || queue.shrink_to_fit());
     }),
-    ("shrink_to_fit: one key in 1000 left", |probe| {
-        let queue = filled(probe.keys);
-        let left: Vec<_> = queue.get_many(probe.keys as usize).into_iter().step_by(1000).collect();
-        probe.during(&queue, || queue.shrink_to_fit());
-        drop(left);
-    }),
-    ("processing_keys", |probe| {
-        let queue = filled(probe.keys);
-        let items = queue.get_many(probe.batch as usize);
-        drop((probe.during(&queue, || queue.inspect().processing_keys()), items));
-    }),
     ("take_delayed", |probe| {
         let (queue, _clock) = delayed(probe.batch);
         assert_eq!(probe.during(&queue, || queue.take_delayed()).len(), probe.batch as usize);
@@ -129,17 +112,6 @@ const OPERATIONS: [Operation; 14] = [
         let queue = filled(probe.batch);
         let workers = queue.workers().build();
         assert!(!probe.during(&queue, || workers.stop()).is_empty());
-    }),
-    ("shut_down: futures wait for keys", |probe| {
-        let queue = empty();
-        let futures = waiting(&queue);
-        probe.during(&queue, || queue.shut_down());
-        drop(futures);
-    }),
-    ("futures that wait are dropped", |probe| {
-        let queue = empty();
-        let futures = waiting(&queue);
-        probe.during(&queue, || drop(futures));
     }),
 ];
 
@@ -163,14 +135,6 @@ fn delayed(keys: u64) -> (Queue, MockClock) {
     let queue = Queue::builder().clock(clock).driver(Driver::Manual).build();
     (1..=keys).for_each(|key| _ = queue.add_after(key, Duration::from_secs(3600)));
     (queue, mock)
-}
-
-/// Futures that wait for keys. Their wakers do nothing.
-fn waiting(queue: &Queue) -> Vec<Pin<Box<impl Future + '_>>> {
-    let mut futures: Vec<_> = (0..30_000).map(|_| Box::pin(queue.get_async())).collect();
-    let mut context = Context::from_waker(Waker::noop());
-    assert!(futures.iter_mut().all(|future| future.as_mut().poll(&mut context).is_pending()));
-    futures
 }
 
 fn main() {

@@ -1,12 +1,11 @@
-//! Measures keyqueue, the two mutex queues and a draft in the builds that users make: builds the program of `benches/matrix/` in nine
-//! ways, runs all builds in each of several rounds, and prints the tables that benches/TABLES.md shows.
+//! Measures keyqueue and the two mutex queues in the builds that users make: builds the program of `benches/matrix/` in nine
+//! ways, runs all builds in each of several rounds, and prints the table that benches/TABLES.md shows.
 
 use clap::Parser;
 use clap::builder::PossibleValuesParser;
-use indicatif::{ProgressBar, ProgressStyle};
 use keyqueue_benches::machine::{cores, processor};
 use keyqueue_benches::matrix::builds::{BUILDS, Build};
-use keyqueue_benches::matrix::tables::{best_and_worst, summary};
+use keyqueue_benches::matrix::tables::best_and_worst;
 use keyqueue_benches::matrix::{record, write};
 use keyqueue_benches::results::{Results, Run};
 use std::error::Error;
@@ -43,7 +42,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     if options.write {
         eprintln!("written: {}", write(&matrix)?.display());
     }
-    println!("{}\n\n{}", summary(&matrix), best_and_worst(&matrix));
+    println!("{}", best_and_worst(&matrix));
     Ok(())
 }
 
@@ -53,18 +52,14 @@ fn measure(programs: &[(&Build, PathBuf)], options: &Options) -> Result<Results,
     let (machine, cores) = (processor(), Some(cores()));
     let run = Run { machine, cores, rounds, ops: Some(ops), ..Run::here("matrix") };
     let mut matrix = Results { run, ..Results::default() };
-    let bar = ProgressBar::new((rounds * programs.len()) as u64)
-        .with_style(ProgressStyle::with_template("{bar:40} {pos}/{len}, left: {eta}  {msg}")?);
     for round in 0..rounds {
         for n in 0..programs.len() {
             // The first round is in the order of the tables.
             let (build, program) = &programs[(n + round) % programs.len()];
-            bar.set_message(build.name);
+            eprintln!("round {round}: {}", build.name);
             record(&mut matrix, build.name, &printed(program, round, options)?)?;
-            bar.inc(1);
         }
     }
-    bar.finish_and_clear();
     Ok(matrix)
 }
 

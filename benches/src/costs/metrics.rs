@@ -1,26 +1,22 @@
-//! Queues with more and more observation. For comparison, the usual way to keep metrics: each event is reported as it happens.
+//! Queues with more and more observation.
 
 use crate::workload::Workload;
 use crate::{Subject, runs};
 use common::workloads::{cycle, fill_and_drain};
+use keyqueue::WorkQueue;
 use keyqueue::observe::{MetricsObserver, Observer};
-use keyqueue::{Added, WorkQueue};
-use metrics::{Counter, Gauge, Histogram};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use std::hint::black_box;
 use std::sync::OnceLock;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The time between two scrapes. Servers scrape every ten seconds or so, but then most runs would have no scrape.
 const SCRAPES: Duration = Duration::from_millis(20);
 
 /// The highest acceptable ratio of the time with metrics to the time without.
 const TARGET: Option<f64> = Some(1.5);
-
-/// The pause between two adds, for less than a million adds per second.
-const PAUSE: Duration = Duration::from_nanos(1500);
 
 /// The recorder that is installed, with client-go's buckets: ten nanoseconds, then eleven more, each ten times the last.
 pub fn exporter() -> &'static PrometheusHandle {
@@ -35,11 +31,9 @@ pub fn exporter() -> &'static PrometheusHandle {
     })
 }
 
-/// The ways to observe a queue: not at all; it measures; an observer that does nothing; the crate's `MetricsObserver`; an observer that passes
-/// on each event as it happens.
-const NAMES: [&str; 5] = ["plain", "measure", "idle observer", "MetricsObserver", "each event"];
+/// The ways to observe a queue: not at all; it measures; an observer that does nothing; the crate's `MetricsObserver`.
+const NAMES: [&str; 4] = ["plain", "measure", "idle observer", "MetricsObserver"];
 const REPORTED: usize = 3;
-const PUSHED: usize = 4;
 
 fn observed(way: usize, name: &'static str) -> WorkQueue<u64> {
     struct Nothing;
@@ -49,51 +43,9 @@ fn observed(way: usize, name: &'static str) -> WorkQueue<u64> {
         0 => builder,
         1 => builder.measure(true),
         2 => builder.observer(Nothing),
-        REPORTED => builder.observer(MetricsObserver::new()),
-        _ => builder.observer(Pushing::new(name)),
+        _ => builder.observer(MetricsObserver::new()),
     };
     builder.build()
-}
-
-/// client-go's way: each event is counted where it happens. The four series that change with each key are looked up once.
-struct Pushing {
-    adds: Counter,
-    depth: Gauge,
-    waited: Histogram,
-    worked: Histogram,
-}
-
-impl Pushing {
-    fn new(queue: &'static str) -> Self {
-        Self {
-            adds: metrics::counter!("workqueue_adds_total", "name" => queue),
-            depth: metrics::gauge!("workqueue_depth", "name" => queue),
-            waited: metrics::histogram!("workqueue_queue_duration_seconds", "name" => queue),
-            worked: metrics::histogram!("workqueue_work_duration_seconds", "name" => queue),
-        }
-    }
-}
-
-impl Observer for Pushing {
-    fn added(&self, added: Added) {
-        if let Added::Queued | Added::Deferred = added {
-            self.adds.increment(1);
-            self.depth.increment(1);
-        }
-    }
-
-    fn handed_out(&self, waited: Option<Duration>) {
-        self.depth.decrement(1);
-        if let Some(waited) = waited {
-            self.waited.record(waited);
-        }
-    }
-
-    fn done(&self, worked: Option<Duration>) {
-        if let Some(worked) = worked {
-            self.worked.record(worked);
-        }
-    }
 }
 
 /// A queue that is observed in one of the ways, and the thread that scrapes it, if there is something to scrape.
@@ -135,7 +87,7 @@ impl Scraper {
             while !last {
                 last = ended.recv_timeout(SCRAPES) == Err(RecvTimeoutError::Disconnected);
                 queue.inspect().report();
-                black_box(exporter.render());
+                assert!(black_box(exporter.render()).contains("workqueue_adds_total{name="));
             }
         });
         Self(Some((alive, thread)))
@@ -150,66 +102,15 @@ impl Drop for Scraper {
     }
 }
 
-/// Reads the clock until the pause has passed. With shorter pauses keys would come too fast for each to be measured.
-fn pause() {
-    let start = Instant::now();
-    while start.elapsed() < PAUSE {}
-}
-
-/// Like [`cycle`], with a pause before each add. The pauses are not counted.
-/// `K` is the number, as for the other workloads.
-pub fn paced<K, Q: Subject<u64>>(keys: u64, cycles: u64) -> Duration {
-    /// This number of cycles alternates with as many bare pauses, which are subtracted: if the machine changes its speed, both change.
-    const PART: u64 = 500;
-    let queue = Q::make();
-    let mut next = (0..keys).cycle();
-    let mut round = |cycles: u64| {
-        for key in next.by_ref().take(cycles as usize) {
-            pause();
-            queue.add(key);
-            queue.process(|_, key| _ = black_box(key));
-        }
-    };
-    round(keys.min(cycles));
-    let timed = |work: &mut dyn FnMut()| {
-        let start = Instant::now();
-        work();
-        start.elapsed().as_nanos() as i64
-    };
-    let mut part = || timed(&mut || round(PART)) - timed(&mut || (0..PART).for_each(|_| pause()));
-    let mut parts: Vec<i64> = (0..(cycles / PART).max(1)).map(|_| part()).collect();
-    parts.sort_unstable();
-    // The median, since one long preemption would outweigh all other values.
-    let median = parts[parts.len() / 2].max(0);
-    Duration::from_nanos(median as u64 * cycles / PART)
-}
-
-/// The cost of the crate's metrics for the thread that reports: the time of a report of `keys` keys, and of the scrape that follows.
-pub fn scrape(keys: u64) -> (Duration, Duration) {
-    let exporter = exporter();
-    let queue = observed(REPORTED, "scrape");
-    queue.inspect().report();
-    black_box(exporter.render());
-    for key in 0..keys {
-        queue.add(key % 1024);
-        queue.get().expect("just added").done();
-    }
-    let start = Instant::now();
-    queue.inspect().report();
-    let reported = Instant::now();
-    black_box(exporter.render());
-    (reported - start, reported.elapsed())
-}
-
 /// Each way, with its run.
 macro_rules! ways {
-    ($($run:tt)*) => { runs!(u64; Observed<0>, Observed<1>, Observed<2>, Observed<REPORTED>, Observed<PUSHED>; $($run)*) };
+    ($($run:tt)*) => { runs!(u64; Observed<0>, Observed<1>, Observed<2>, Observed<REPORTED>; $($run)*) };
 }
 
-/// All workloads. A run has `5 * ops` operations, since a shorter one would end before the first scrape; a slow run has `ops / 4`. The
-/// targets are upper bounds, and apply to all settings but the last.
+/// All workloads. A run has `5 * ops` operations, since a shorter one would end before the first scrape. The targets are upper bounds, and
+/// apply to all settings.
 pub fn all(ops: u64) -> Vec<Workload> {
-    let (fast, slow, filled) = (5 * ops, ops / 4, (3 * ops).min(300_000));
+    let (fast, filled) = (5 * ops, (3 * ops).min(300_000));
     let dense = |name, ops, subjects| Workload {
         group: "add, get, done",
         name,
@@ -220,44 +121,5 @@ pub fn all(ops: u64) -> Vec<Workload> {
     };
     let cycles = [1, 1024, 100_000].map(|keys| dense(format!("{keys} keys"), fast, ways!(cycle(keys, fast))));
     let fill = dense(format!("fill, drain, {filled} keys"), filled, ways!(fill_and_drain(filled)));
-    let sparse = Workload {
-        group: "the same, slowly",
-        name: "1024 keys".into(),
-        figures: vec![("", None)],
-        ops: slow,
-        subjects: ways!(paced(1024, slow)),
-        rivals: 0,
-    };
-    cycles.into_iter().chain([fill, sparse]).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// The value of a queue's series in a scrape.
-    fn scraped(series: &str, queue: &str) -> f64 {
-        let text = exporter().render();
-        let start = format!("{series}{{name=\"{queue}\"}} ");
-        let value =
-            text.lines().find_map(|line| line.strip_prefix(&start)).unwrap_or_else(|| panic!("no {start}: {text}"));
-        value.parse().expect("a number")
-    }
-
-    #[test]
-    fn both_ways_report_each_key_to_the_exporter() {
-        exporter();
-        // The measurements use the names of the ways. If each event is passed on, only the measured keys have durations.
-        for (way, name, durations) in [(REPORTED, "reported", 999.0..=999.0), (PUSHED, "pushed", 100.0..=999.0)] {
-            let queue = observed(way, name);
-            queue.add_all(0..1000);
-            (0..999).for_each(|_| queue.get().expect("there").done());
-            queue.inspect().report();
-            assert_eq!(scraped("workqueue_adds_total", name), 1000.0);
-            assert_eq!(scraped("workqueue_depth", name), 1.0);
-            for series in ["workqueue_queue_duration_seconds_count", "workqueue_work_duration_seconds_count"] {
-                assert!(durations.contains(&scraped(series, name)), "{series}");
-            }
-        }
-    }
+    cycles.into_iter().chain([fill]).collect()
 }

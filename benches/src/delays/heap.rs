@@ -161,8 +161,8 @@ impl DelaySubject for HeapQueue {
         }
     }
 
-    fn settle(&self) -> Option<usize> {
-        Some(self.shared.inner.lock().1.pending.len())
+    fn settle(&self) -> usize {
+        self.shared.inner.lock().1.pending.len()
     }
 }
 

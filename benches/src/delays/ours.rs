@@ -13,8 +13,8 @@ impl DelaySubject for Ours<u64> {
         self.0.add_after(key, delay);
     }
 
-    fn settle(&self) -> Option<usize> {
-        Some(self.0.delayed_len())
+    fn settle(&self) -> usize {
+        self.0.delayed_len()
     }
 }
 

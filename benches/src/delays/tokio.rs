@@ -1,10 +1,10 @@
 //! `tokio_util`'s `DelayQueue`, a ready-made timer wheel. It must belong to one task: that task receives calls through a channel,
 //! and passes keys whose delays have expired to the mutex queue.
 
-use super::paused::Paused;
-use super::{ManualRival, Passes, Passing, Ready, ReadyQueue, Timer};
-use crate::Subject as _;
+use super::DelaySubject;
+use crate::Subject;
 use ahash::RandomState;
+use common::mutex::parking_lot_mutex;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::future::poll_fn;
@@ -16,7 +16,7 @@ use tokio::runtime::Builder;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio_util::time::{DelayQueue, delay_queue};
 
-const NAME: &str = "DelayQueue in a task";
+type ReadyQueue = parking_lot_mutex::Queue<u64>;
 
 /// The number of calls, or of expired keys, that the task handles before it turns to the other.
 const BATCH: usize = 128;
@@ -57,9 +57,8 @@ impl Delays {
 }
 
 /// A task that owns the delays, and the mutex queue.
-pub type TaskQueue = Passing<Task>;
-
-pub struct Task {
+pub struct TaskQueue {
+    ready: Arc<ReadyQueue>,
     messages: UnboundedSender<Message>,
     task: Option<thread::JoinHandle<()>>,
 }
@@ -92,68 +91,51 @@ async fn drive(mut messages: UnboundedReceiver<Message>, ready: Arc<ReadyQueue>)
     }
 }
 
-impl Passes for Task {
-    const NAME: &'static str = NAME;
+impl Subject<u64> for TaskQueue {
+    const NAME: &'static str = "DelayQueue in a task";
 
-    fn make(ready: Arc<ReadyQueue>) -> Self {
+    fn make() -> Self {
+        let ready = Arc::new(ReadyQueue::make());
         let (messages, receiver) = unbounded_channel();
+        let drive = drive(receiver, Arc::clone(&ready));
         let task = thread::spawn(move || {
-            Builder::new_current_thread().enable_time().build().expect("a runtime").block_on(drive(receiver, ready))
+            Builder::new_current_thread().enable_time().build().expect("a runtime").block_on(drive);
         });
-        Self { messages, task: Some(task) }
+        Self { ready, messages, task: Some(task) }
     }
 
+    #[inline]
+    fn add(&self, key: u64) {
+        self.ready.add(key);
+    }
+
+    #[inline]
+    fn process(&self, work: impl FnOnce(&Self, &u64)) -> bool {
+        self.ready.process(|_, key| work(self, key))
+    }
+
+    fn shut_down(&self) {
+        self.ready.shut_down();
+        _ = self.messages.send(Message::ShutDown);
+    }
+}
+
+impl DelaySubject for TaskQueue {
     #[inline]
     fn add_after(&self, key: u64, delay: Duration) {
         _ = self.messages.send(Message::Add(key, Instant::now() + delay));
     }
 
-    fn settle(&self) -> Option<usize> {
+    fn settle(&self) -> usize {
         let (sender, answer) = mpsc::channel();
         _ = self.messages.send(Message::Settle(sender));
-        Some(answer.recv().expect("the task lives"))
-    }
-
-    fn shut_down(&self) {
-        _ = self.messages.send(Message::ShutDown);
+        answer.recv().expect("the task lives")
     }
 }
 
-impl Drop for Task {
+impl Drop for TaskQueue {
     fn drop(&mut self) {
         self.shut_down();
         self.task.take().map(thread::JoinHandle::join);
-    }
-}
-
-/// The same without the task, and so without the channel, under tokio's paused clock.
-pub type ManualTask = ManualRival<TaskTimer>;
-
-pub struct TaskTimer {
-    delays: Delays,
-    clock: Paused,
-}
-
-impl Timer for TaskTimer {
-    const NAME: &'static str = NAME;
-
-    fn make() -> Self {
-        // The clock is made first: the delays use it.
-        let clock = Paused::new();
-        Self { delays: Delays::default(), clock }
-    }
-
-    #[inline]
-    fn set(&mut self, key: u64, delay: Duration) {
-        self.delays.set(key, self.clock.now() + delay);
-    }
-
-    fn advance(&mut self, by: Duration, ready: &mut Ready<u64>) -> usize {
-        self.clock.advance(by, |context| self.delays.expire(context, usize::MAX, |key| _ = ready.add(key)))
-    }
-
-    #[inline]
-    fn cancel(&mut self, key: &u64) -> bool {
-        self.delays.keys.remove(key).is_some_and(|handle| self.delays.queue.try_remove(&handle).is_some())
     }
 }

@@ -29,7 +29,7 @@ pub fn filled<Q: DelaySubject>(keys: u64) -> Q {
     for key in 0..keys {
         queue.add_after(key, Duration::from_nanos(random(600 * SECOND..1200 * SECOND)));
     }
-    assert!(is_all(queue.settle(), keys));
+    assert_eq!(queue.settle() as u64, keys);
     queue
 }
 
@@ -45,7 +45,7 @@ pub fn insert<Q: DelaySubject>(keys: u64, threads: u64) -> Vec<Duration> {
     let delayed = queue.settle();
     let settled = start.elapsed();
     // After a second the first keys expire.
-    assert!(is_all(delayed, keys) || settled > Duration::from_secs(1), "{delayed:?} of {keys} keys are delayed");
+    assert!(delayed as u64 == keys || settled > Duration::from_secs(1), "{delayed} of {keys} keys are delayed");
     vec![settled, returned - start]
 }
 
@@ -72,7 +72,7 @@ pub fn re_add<Q: DelaySubject>(keys: u64, threads: u64, adds: u64) -> Vec<Durati
             (0..adds / threads).map(&mut call).collect()
         })
         .collect();
-    assert!(is_all(queue.settle(), keys));
+    assert_eq!(queue.settle() as u64, keys);
     let (start, _) = span(threads, |thread| {
         for (key, delay) in &calls[thread as usize] {
             queue.add_after(*key, *delay);
@@ -80,13 +80,8 @@ pub fn re_add<Q: DelaySubject>(keys: u64, threads: u64, adds: u64) -> Vec<Durati
     });
     let delayed = queue.settle();
     let settled = start.elapsed();
-    assert!(is_all(delayed, keys));
+    assert_eq!(delayed as u64, keys);
     vec![settled]
-}
-
-/// Whether all keys are delayed. `true` if the subject does not know.
-fn is_all(delayed: Option<usize>, keys: u64) -> bool {
-    delayed.is_none_or(|delayed| delayed as u64 == keys)
 }
 
 /// Delays of 1 to 60 seconds expire all at once. Times two parts: until all keys are queued, and until all are done.

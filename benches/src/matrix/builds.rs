@@ -14,9 +14,6 @@ pub struct Build {
     rustflags: &'static str,
 }
 
-/// The first this many of [`BUILDS`] differ only in codegen units and LTO.
-pub const LTO_BUILDS: usize = 6;
-
 /// All of them. The first is a plain release build. "off" is what a plain release build has: no LTO between crates.
 pub const BUILDS: &[Build] = &[
     Build { name: "16-off", profile: &[], rustflags: "" },

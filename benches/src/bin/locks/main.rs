@@ -19,25 +19,37 @@ use keyqueue_benches::workload::once;
 use std::hint::black_box;
 use std::time::Duration;
 
-mod parts;
+mod flag;
 
 /// The queue's lock with this flag, and this step after its release.
 macro_rules! releases {
     ($($name:ident: $flag:ident, $after:ident;)*) => {$(
         #[path = "."]
         mod $name {
-            use super::parts::*;
+            use self::parts::*;
+            use crate::flag;
 
-            type AtomicBool = Flag<{ $flag }>;
+            type AtomicBool = flag::Flag<{ flag::$flag }>;
 
             #[inline(always)]
             fn unlock_check_fence() {
-                $after(Ordering::SeqCst);
+                std::sync::atomic::$after(Ordering::SeqCst);
+            }
+
+            const fn model_const(real: usize, _under_loom: usize) -> usize {
+                real
+            }
+
+            fn now_real() -> u64 {
+                unreachable!("it is not needed by the lock")
             }
 
             #[allow(dead_code, unreachable_pub, reason = "the queue uses all of it")]
             #[path = "../../../../src/sync/lock.rs"]
             mod lock;
+            #[allow(dead_code, unused_imports, reason = "the queue uses all of it")]
+            #[path = "../../../../src/sync/std.rs"]
+            mod parts;
             pub(crate) use lock::Mutex;
         }
     )*};

@@ -1,15 +1,9 @@
 //! The list of measurements, section by section.
 
 use crate::Options;
-use common::workloads::cycle;
-#[cfg(feature = "kube")]
-use keyqueue_benches::delays::KubeTask;
 use keyqueue_benches::delays::lateness::{Lateness, bare, lateness};
-use keyqueue_benches::delays::{HeapQueue, TaskQueue, WheelTimer};
+use keyqueue_benches::delays::{HeapQueue, TaskQueue};
 use keyqueue_benches::harness::{Notes, Plan, Step};
-use keyqueue_benches::parts::parts;
-use keyqueue_benches::results::Times;
-use keyqueue_benches::workload::{self, once};
 use keyqueue_benches::{Ours, Subject as _, costs, delays, latency, limits, memory, suite};
 
 /// Keys in a run for lateness.
@@ -19,7 +13,6 @@ const LATE_KEYS: u64 = 100_000;
 pub fn plan(options: &Options) -> Plan {
     let mut plan = Planner { options, plan: Plan::only(&options.only) };
     plan.queues();
-    plan.parts();
     plan.delays();
     plan.limiters();
     plan.costs();
@@ -51,18 +44,6 @@ impl Planner<'_> {
         }
     }
 
-    fn parts(&mut self) {
-        let ops = self.options.ops;
-        for keys in [1, 1024, 100_000] {
-            let row = Times { section: "parts".into(), name: keys.to_string(), at: Some(keys), ..Times::default() };
-            let subjects = vec![
-                ("cycle", once(move || cycle::<u64, Ours<u64>>(keys, ops))),
-                ("parts", once(move || parts(keys, ops))),
-            ];
-            self.plan.timed(row, &[("", None)], ops, self.options.rounds, subjects);
-        }
-    }
-
     fn delays(&mut self) {
         for workload in delays::all(self.options.delays) {
             self.plan.workload("delays", None, self.options.few_rounds(), workload);
@@ -83,15 +64,6 @@ impl Planner<'_> {
                 self.plan.workload(section, None, self.options.rounds, workload);
             }
         }
-        let keys = ops / 4;
-        let (section, name) = ("metrics scrape".into(), keys.to_string());
-        let scrape = move || {
-            let (report, scrape) = costs::metrics::scrape(keys);
-            vec![report, scrape]
-        };
-        let subjects: Vec<(&str, workload::Run)> = vec![("MetricsObserver", Box::new(scrape))];
-        let row = Times { section, name, at: Some(keys), ..Times::default() };
-        self.plan.timed(row, &[("report", None), ("scrape", None)], keys, self.options.rounds, subjects);
     }
 
     /// Distributions.
@@ -112,9 +84,6 @@ impl Planner<'_> {
             (Ours::<u64>::NAME, lateness::<Ours<u64>>),
             (HeapQueue::NAME, lateness::<HeapQueue>),
             (TaskQueue::NAME, lateness::<TaskQueue>),
-            (WheelTimer::NAME, lateness::<WheelTimer>),
-            #[cfg(feature = "kube")]
-            (KubeTask::NAME, lateness::<KubeTask>),
         ];
         for (what, flood) in [("quiet", false), ("flood", true)] {
             let run = |&(name, run): &Subject| {

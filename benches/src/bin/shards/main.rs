@@ -3,7 +3,7 @@
 //! Without options: the **tails** of calls and **rings** of threads, as a page of markdown, in three minutes. On a machine with more than two
 //! cores the same command measures more of them. `--json` prints the data instead, for `benches/charts/tails.jsonl`.
 //!
-//! With `--all`: all workloads, with two independent queues among the subjects, as data for `benches/charts/shards.jsonl`.
+//! With `--all`: other workloads, as data for `benches/charts/shards.jsonl`.
 
 mod tails;
 mod workloads;

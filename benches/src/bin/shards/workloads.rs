@@ -4,15 +4,11 @@ use common::mutex::{parking_lot_mutex, std_mutex};
 use common::threads::timed;
 use common::workloads::{cycle, fill_and_drain, own_keys, ring, unique, with_queued_keys};
 use common::{Key, Subject, subject};
-use hdrhistogram::Histogram;
-use keyqueue::{AddOptions, Driver, WorkQueue};
-use keyqueue_benches::delays::DelaySubject;
-use keyqueue_benches::delays::lateness::{bare, lateness};
-use keyqueue_benches::harness::{Notes, Plan, Step};
-use keyqueue_benches::latency::wake_latency;
+use keyqueue::WorkQueue;
+use keyqueue_benches::harness::Plan;
 use keyqueue_benches::rivals::{DashSeg, Papaya, Scc};
 use keyqueue_benches::runs;
-use keyqueue_benches::workload::{Run, once};
+use keyqueue_benches::workload::Run;
 use std::time::{Duration, Instant};
 
 /// A queue with this number of shards.
@@ -23,18 +19,6 @@ const fn name(shards: usize) -> &'static str {
 }
 
 subject!([const N: usize] Shards<N>, u64, name(N), WorkQueue::builder().shards(N).build(), |queue, key| queue.add(key));
-
-impl<const N: usize> DelaySubject for Shards<N> {
-    fn add_after(&self, key: u64, delay: Duration) {
-        self.0.add_after(key, delay);
-    }
-
-    fn settle(&self) -> Option<usize> {
-        None // each call has taken effect when it returns
-    }
-}
-
-const TWO: &str = "2 queues (keyqueue)";
 
 /// Keys that are queued in the workloads with a fixed set of keys.
 const KEYS: u64 = 1024;
@@ -49,34 +33,17 @@ macro_rules! everyone {
 }
 
 pub fn plan(plan: &mut Plan, ops: u64, rounds: usize) {
+    rings(plan, "shards", &[1, 2, 4, 16, 64, 512], ops, rounds);
     let mut row = |name: &str, subjects| plan.row(["shards", "", name], ops, rounds, subjects);
     row("cycle, 1 thread", everyone!(cycle(KEYS, ops)));
     row(&format!("fill and drain, {ops} keys"), everyone!(fill_and_drain(ops)));
-    rings(plan, "shards", &[1, 2, 4, 16, 64, 512], ops, rounds);
-    let mut row = |name: &str, subjects| plan.row(["shards", "", name], ops, rounds, subjects);
     for threads in [2, 16, 64] {
-        let mut subjects = without_scc_if(threads > 2, everyone!(own_keys(threads, ops)));
-        if threads == 2 {
-            let turn = |queue: &Shards<1>, n| {
-                queue.add(n);
-                queue.process(|_, key| _ = std::hint::black_box(key));
-            };
-            subjects.insert(2, (TWO, once(move || two_queues(0, ops, turn))));
-        }
-        row(&format!("own keys, {threads} threads"), subjects);
+        row(&format!("own keys, {threads} threads"), without_scc_if(threads > 2, everyone!(own_keys(threads, ops))));
     }
     for (pairs, backlog) in [(1, 1000), (1, 100_000), (2, 1000), (8, 1000), (8, 100_000)] {
         let subjects = without_scc_if(pairs > 2, everyone!(unique(pairs, backlog, ops)));
         row(&format!("unique {pairs}x{pairs}, backlog {backlog}"), subjects);
     }
-    let mut subjects = Vec::from([1, 16].map(|shards| (name(shards), once(move || parted_duplicates(shards, ops)))));
-    subjects.push((TWO, once(move || two_queues(KEYS, ops, |queue, n| queue.add(n % (KEYS / 2))))));
-    row("duplicates, 2 threads", subjects);
-    for threads in [1, 2] {
-        let subjects = [1, 16].map(|shards| (name(shards), once(move || delays(shards, threads, ops))));
-        row(&format!("add_after, {threads} threads"), subjects.into());
-    }
-    latencies(plan, rounds);
 }
 
 /// With many threads and keys that are new, those of `scc` spin for each other in its lock (`saa`): a round took minutes, and was not
@@ -88,12 +55,8 @@ fn without_scc_if(many: bool, mut subjects: Vec<(&'static str, Run)>) -> Vec<(&'
 
 pub fn rings(plan: &mut Plan, section: &str, threads: &[u64], ops: u64, rounds: usize) {
     for &threads in threads {
-        let mut subjects = everyone!(ring(KEYS, threads, ops));
-        if threads == 2 {
-            let turn = |queue: &Shards<1>, _| _ = queue.process(|queue, &key| queue.add(key));
-            subjects.insert(2, (TWO, once(move || two_queues(KEYS, ops, turn))));
-        }
-        plan.row([section, "", &format!("ring, {threads} threads")], ops, rounds, subjects);
+        let name = format!("ring, {threads} threads");
+        plan.row([section, "", &name], ops, rounds, everyone!(ring(KEYS, threads, ops)));
     }
 }
 
@@ -121,55 +84,4 @@ fn busy_ring<K: Key, Q: Subject<K>>(keys: u64, threads: u64, turns: u64) -> Dura
             work();
         }
     })
-}
-
-/// Two threads with a queue each, which has half of the keys: the limit for two threads that share nothing.
-fn two_queues(keys: u64, calls: u64, call: impl Fn(&Shards<1>, u64) + Sync) -> Duration {
-    let queues = [(); 2].map(|()| with_queued_keys::<u64, Shards<1>>(keys / 2));
-    timed(2, |thread| (0..calls / 2).for_each(|n| call(&queues[thread as usize], n)))
-}
-
-/// Each of two threads adds its own half of the queued keys again and again.
-fn parted_duplicates(shards: usize, adds: u64) -> Duration {
-    let queue = WorkQueue::builder().shards(shards).build();
-    queue.add_all(0..KEYS);
-    timed(2, |thread| (0..adds / 2).for_each(|n| _ = queue.add(n % (KEYS / 2) * 2 + thread)))
-}
-
-/// New delayed keys, each with a deadline of its own within an hour.
-fn delays(shards: usize, threads: u64, keys: u64) -> Duration {
-    let queue = WorkQueue::builder().shards(shards).driver(Driver::Manual).build();
-    timed(threads, |thread| {
-        for n in 0..keys / threads {
-            let key = n * threads + thread;
-            let delay = Duration::from_micros(1_000_000 + key.wrapping_mul(0x9e37_79b9) % 3_600_000_000);
-            queue.add_with(key, AddOptions::new().after(delay));
-        }
-    })
-}
-
-/// How late a key is handed out: to a getter that was parked, and after its deadline.
-fn latencies(plan: &mut Plan, rounds: usize) {
-    const WAKES: u64 = 2000;
-    const DELAYED: u64 = 2000;
-    const WAKE_UP: &str = "wake-up of a parked getter";
-    const QUIET: &str = "after a deadline";
-    const BESIDE: &str = "after a deadline, beside 2 threads that set delays";
-    type Row = (&'static str, &'static str, fn() -> Histogram<u64>);
-    let rows: [Row; 10] = [
-        (WAKE_UP, name(1), || wake_latency::<Shards<1>>(WAKES)),
-        (WAKE_UP, name(16), || wake_latency::<Shards<16>>(WAKES)),
-        (WAKE_UP, ParkingLot::NAME, || wake_latency::<ParkingLot>(WAKES)),
-        (WAKE_UP, Std::NAME, || wake_latency::<Std>(WAKES)),
-        (QUIET, name(1), || lateness::<Shards<1>>(DELAYED, false).late),
-        (QUIET, name(16), || lateness::<Shards<16>>(DELAYED, false).late),
-        (BESIDE, name(1), || lateness::<Shards<1>>(DELAYED, true).late),
-        (BESIDE, name(16), || lateness::<Shards<16>>(DELAYED, true).late),
-        (QUIET, "a bare thread", || bare(DELAYED, false).late),
-        ("after a deadline, beside 2 threads that compute", "a bare thread", || bare(DELAYED, true).late),
-    ];
-    for (what, subject, measure) in rows {
-        let step = move |notes: &mut Notes| notes.spread(["shards", what, subject], measure(), None);
-        plan.task(format!("shards latencies {what}"), rounds, vec![Box::new(step) as Step]);
-    }
 }
