@@ -3,7 +3,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 cargo bench --locked -- --test
-without=(--locked --no-default-features -p keyqueue-benches)
+without=(--locked -p keyqueue-benches)
 # Not `--bins`: `locks` includes the lock of the crate, whose tests need the crate.
 cargo test "${without[@]}" -p common -p matrix --release --lib --bin report --bin matrix --bin shards --bin one-build
 cargo run --locked -p core-table --release -- "1024" 1

@@ -4,7 +4,6 @@ use crate::floors::Channel;
 use crate::rivals::DashSeg;
 use crate::{Ours, Subject};
 use common::mutex::{parking_lot_mutex, std_mutex};
-use common::random::random;
 use hdrhistogram::Histogram;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -21,8 +20,8 @@ macro_rules! everyone {
             Ours<u64>, parking_lot_mutex::Queue<u64>, std_mutex::Queue<u64>, DashSeg<u64>, Channel<u64>
         )
     };
-    ($work:ident; $($(#[$when:meta])* $queue:ty),*) => {
-        vec![$($(#[$when])* (<$queue as Subject<u64>>::NAME, $work::<$queue> as Measure)),*]
+    ($work:ident; $($queue:ty),*) => {
+        vec![$((<$queue as Subject<u64>>::NAME, $work::<$queue> as Measure)),*]
     };
 }
 
@@ -68,10 +67,10 @@ pub fn wake_latency<Q: Subject<u64>>(wakes: u64) -> Histogram<u64> {
 pub fn under_load<Q: Subject<u64>>(keys: u64) -> Histogram<u64> {
     const APART: u64 = 20_000;
     const BUSY: u64 = 10_000;
-    let mut random = random();
+    let mut random = fastrand::Rng::with_seed(0);
     let mut moment = 1_000_000;
     let mut next = |_| {
-        moment += random(0..2 * APART);
+        moment += random.u64(0..2 * APART);
         moment
     };
     let moments: Vec<u64> = (0..keys).map(&mut next).collect();

@@ -28,8 +28,8 @@ pub fn once(run: impl Fn() -> Duration + 'static) -> Run {
 /// The names of queues, each with a run of the workload on it, which has one timed part.
 #[macro_export]
 macro_rules! runs {
-    ($key:ty; $($(#[$when:meta])* $queue:ty),*; $work:ident $arguments:tt) => {
-        vec![$($(#[$when])* $crate::runs!(@ $queue, $key, $work $arguments)),*]
+    ($key:ty; $($queue:ty),*; $work:ident $arguments:tt) => {
+        vec![$($crate::runs!(@ $queue, $key, $work $arguments)),*]
     };
     (@ $queue:ty, $key:ty, $work:ident($($argument:expr),*)) => {
         (<$queue as $crate::Subject<$key>>::NAME, $crate::workload::once(move || $work::<$key, $queue>($($argument),*)))
@@ -39,8 +39,8 @@ macro_rules! runs {
 /// The names of subjects, each with a run of the workload on it, which returns its times.
 #[macro_export]
 macro_rules! subjects {
-    ($subject:path; $($(#[$when:meta])* $queue:ty),*; $work:ident $arguments:tt) => {
-        vec![$($(#[$when])* (<$queue as $subject>::NAME, $crate::subjects!(@ $queue, $work $arguments))),*]
+    ($subject:path; $($queue:ty),*; $work:ident $arguments:tt) => {
+        vec![$((<$queue as $subject>::NAME, $crate::subjects!(@ $queue, $work $arguments))),*]
     };
     (@ $queue:ty, $work:ident($($argument:expr),*)) => {
         Box::new(move || $work::<$queue>($($argument),*)) as $crate::workload::Run

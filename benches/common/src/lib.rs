@@ -6,7 +6,6 @@ pub mod check;
 pub mod limiter;
 pub mod memory;
 pub mod mutex;
-pub mod random;
 pub mod threads;
 pub mod workloads;
 

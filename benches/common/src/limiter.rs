@@ -4,7 +4,6 @@
 //! [`StdLimiter`] the map as it comes.
 
 use crate::Key;
-use crate::random::random;
 use crate::threads::span;
 use ahash::RandomState;
 use keyqueue::rate_limiter::{ItemExponentialFailure, RateLimiter};
@@ -113,11 +112,11 @@ rival!(StdLimiter, "std mutex, SipHash", std::sync::Mutex<HashMap<K, u32>>, |mut
 
 /// The first `keys` keys, in `count` random orders.
 pub fn orders<K: Key>(keys: u64, count: u64) -> Vec<Vec<K>> {
-    let mut random = random();
+    let mut random = fastrand::Rng::with_seed(0);
     let mut order = || {
         let mut order: Vec<u64> = (0..keys).collect();
         for last in (1..keys).rev() {
-            order.swap(last as usize, random(0..last + 1) as usize);
+            order.swap(last as usize, random.u64(0..last + 1) as usize);
         }
         order.into_iter().map(K::nth).collect()
     };

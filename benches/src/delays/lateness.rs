@@ -2,7 +2,6 @@
 
 use super::DelaySubject;
 use crate::latency::histogram;
-use common::random::random;
 use hdrhistogram::Histogram;
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -33,9 +32,9 @@ pub fn lateness<Q: DelaySubject>(keys: u64, flood: bool) -> Lateness {
     let queue = Q::make();
     let epoch = Instant::now();
     let nanos = || epoch.elapsed().as_nanos() as u64;
-    let mut random = random();
+    let mut random = fastrand::Rng::with_seed(0);
     let set = |key| {
-        let moment = OPENS + random(MILLISECOND..2000 * MILLISECOND);
+        let moment = OPENS + random.u64(MILLISECOND..2000 * MILLISECOND);
         let now = nanos();
         let delay = moment.saturating_sub(now).max(MILLISECOND);
         queue.add_after(key, Duration::from_nanos(delay));
@@ -72,8 +71,8 @@ pub fn lateness<Q: DelaySubject>(keys: u64, flood: bool) -> Lateness {
 
 /// A lower bound: a thread without a queue that parks until each of as many deadlines. With `flood`, two other threads compute.
 pub fn bare(keys: u64, flood: bool) -> Lateness {
-    let mut random = random();
-    let mut deadlines: Vec<u64> = (0..keys).map(|_| OPENS + random(MILLISECOND..2000 * MILLISECOND)).collect();
+    let mut random = fastrand::Rng::with_seed(0);
+    let mut deadlines: Vec<u64> = (0..keys).map(|_| OPENS + random.u64(MILLISECOND..2000 * MILLISECOND)).collect();
     deadlines.sort_unstable();
     let epoch = Instant::now();
     let nanos = || epoch.elapsed().as_nanos() as u64;

@@ -2,7 +2,6 @@
 //! of the timed parts took. Delays are pseudo-random, the same in each run, and drawn before the clock starts.
 
 use super::{DelaySubject, Manual};
-use common::random::random;
 use common::threads::span;
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -10,8 +9,8 @@ use std::time::{Duration, Instant};
 const SECOND: u64 = 1_000_000_000;
 
 fn delays(keys: u64, nanos: Range<u64>) -> Vec<Duration> {
-    let mut random = random();
-    (0..keys).map(|_| Duration::from_nanos(random(nanos.clone()))).collect()
+    let mut random = fastrand::Rng::with_seed(0);
+    (0..keys).map(|_| Duration::from_nanos(random.u64(nanos.clone()))).collect()
 }
 
 fn filled_manual<Q: Manual>(delays: &[Duration]) -> Q {
@@ -24,10 +23,10 @@ fn filled_manual<Q: Manual>(delays: &[Duration]) -> Q {
 
 /// A queue with this number of delayed keys.
 pub fn filled<Q: DelaySubject>(keys: u64) -> Q {
-    let mut random = random();
+    let mut random = fastrand::Rng::with_seed(0);
     let queue = Q::make();
     for key in 0..keys {
-        queue.add_after(key, Duration::from_nanos(random(600 * SECOND..1200 * SECOND)));
+        queue.add_after(key, Duration::from_nanos(random.u64(600 * SECOND..1200 * SECOND)));
     }
     assert_eq!(queue.settle() as u64, keys);
     queue
@@ -51,9 +50,9 @@ pub fn insert<Q: DelaySubject>(keys: u64, threads: u64) -> Vec<Duration> {
 
 /// Delays for keys that have one: half of them later, which changes nothing, half of them earlier, which moves the key.
 pub fn re_add<Q: DelaySubject>(keys: u64, threads: u64, adds: u64) -> Vec<Duration> {
-    let mut random = random();
+    let mut random = fastrand::Rng::with_seed(0);
     // Delays of hours, so that the duration of the run does not change which of two deadlines is earlier.
-    let mut stands: Vec<u64> = (0..keys).map(|_| random(3600 * SECOND..7200 * SECOND)).collect();
+    let mut stands: Vec<u64> = (0..keys).map(|_| random.u64(3600 * SECOND..7200 * SECOND)).collect();
     let queue = Q::make();
     for (key, delay) in stands.iter().enumerate() {
         queue.add_after(key as u64, Duration::from_nanos(*delay));
@@ -62,10 +61,10 @@ pub fn re_add<Q: DelaySubject>(keys: u64, threads: u64, adds: u64) -> Vec<Durati
     let calls: Vec<Vec<(u64, Duration)>> = (0..threads)
         .map(|thread| {
             let mut call = |n| {
-                let key = random(0..keys / threads) * threads + thread;
+                let key = random.u64(0..keys / threads) * threads + thread;
                 let stands = &mut stands[key as usize];
                 let percent = if n % 2 == 0 { 110..150 } else { 50..90 };
-                let delay = *stands / 100 * random(percent);
+                let delay = *stands / 100 * random.u64(percent);
                 *stands = delay.min(*stands);
                 (key, Duration::from_nanos(delay))
             };
@@ -139,7 +138,7 @@ struct Plan {
 
 impl Plan {
     fn new(live: u64, steps: u64, tick: u64) -> Self {
-        let mut random = random();
+        let mut random = fastrand::Rng::with_seed(0);
         let delays = delays(live + steps, SECOND / 10..2 * SECOND);
         let mut cancelled = vec![false; delays.len()];
         let deadline = |key: u64| {
@@ -152,7 +151,7 @@ impl Plan {
             let oldest = (live + n).saturating_sub(3 * live);
             (n % 3 == 2).then(|| {
                 loop {
-                    let key = random(oldest..live + n + 1);
+                    let key = random.u64(oldest..live + n + 1);
                     if deadline(key) > now && !std::mem::replace(&mut cancelled[key as usize], true) {
                         break key;
                     }
@@ -169,17 +168,17 @@ pub fn moved<Q: Manual>(keys: u64, moves: u64) -> Vec<Duration> {
     const HOUR: u64 = 3_600_000_000_000;
     // Short enough steps that no delay expires, even of a key with many more moves than the average.
     let most = HOUR / (2 * moves / keys).max(2);
-    let mut random = random();
-    let mut stands: Vec<u64> = (0..keys).map(|_| random(10 * HOUR..11 * HOUR)).collect();
+    let mut random = fastrand::Rng::with_seed(0);
+    let mut stands: Vec<u64> = (0..keys).map(|_| random.u64(10 * HOUR..11 * HOUR)).collect();
     let mut queue = Q::make();
     for (key, delay) in (0..).zip(&stands) {
         queue.add_after(key, Duration::from_nanos(*delay));
     }
     let calls: Vec<(u64, Duration)> = (0..moves)
         .map(|_| {
-            let key = random(0..keys);
+            let key = random.u64(0..keys);
             let stands = &mut stands[key as usize];
-            *stands -= random(1..most);
+            *stands -= random.u64(1..most);
             (key, Duration::from_nanos(*stands))
         })
         .collect();
