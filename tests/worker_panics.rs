@@ -242,6 +242,7 @@ const PLACES: [(&str, Run); 12] = [
 ];
 
 #[test]
+#[cfg_attr(miri, ignore = "there are no processes there")]
 fn user_code_that_always_panics_stops_no_loop() {
     in_a_child("user_code_that_always_panics_stops_no_loop", || {
         let payloads: [Payload; 2] = [|| Box::new("a text"), || Box::new(PanicsOnDrop)];
@@ -398,6 +399,7 @@ fn in_a_child(name: &str, run: impl Fn()) {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "there are no processes there")]
 fn an_unwinding_item_does_not_abort_when_foreign_code_always_panics() {
     in_a_child("an_unwinding_item_does_not_abort_when_foreign_code_always_panics", || {
         let payloads: [Payload; 3] = [|| Box::new("a text"), || Box::new(7_u8), || Box::new(PanicsOnDrop)];
