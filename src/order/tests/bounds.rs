@@ -1,7 +1,8 @@
 //! Memory comes back, and no call visits many keys.
 
 use super::{Keys, VISITS};
-use crate::order::{AnyOrder, Bin};
+use crate::order::line::Block;
+use crate::order::{AnyOrder, Bin, Group, Groups, Place};
 
 const MANY: u32 = if cfg!(debug_assertions) { 30_000 } else { 1_000_000 };
 
@@ -343,4 +344,54 @@ fn a_block_of_holes_leaves_the_line() {
         (256..512).for_each(|key| keys.remove(key));
     }
     assert!(keys.order.bytes() <= 24 << 10, "{} bytes", keys.order.bytes());
+}
+
+/// The arrays of a long line get short with it, and a shrink leaves what is needed.
+#[test]
+fn the_arrays_of_a_line_get_short_with_it() {
+    const KEYS: u32 = 300 * 256;
+    let arrays = |keys: &Keys| keys.order.bytes() % size_of::<Block<u32>>();
+    let mut keys = Keys::new(AnyOrder::new(false), KEYS);
+    (0..KEYS).for_each(|key| keys.enter(key, 0, 1));
+    (0..KEYS).for_each(|key| _ = keys.push(key, 0));
+    (0..KEYS - 100).for_each(|_| _ = keys.pop());
+    assert!(arrays(&keys) <= 8 * (64 + 16) + 64, "{} bytes", arrays(&keys));
+}
+
+/// Chunks of keys and of lanes are freed as these go, but for one of each.
+#[test]
+fn chunks_go_with_what_is_in_them() {
+    const KEYS: u32 = 2000;
+    for (of_group, removed) in [(KEYS, false), (KEYS, true), (1, false), (1, true)] {
+        let (mut groups, mut bin) = (Groups::<u32>::new(None, false), Bin::new());
+        let enter = |groups: &mut Groups<u32>, key| groups.enter(Group { hash: u64::from(key / of_group), weight: 1 });
+        let few = |groups: &Groups<u32>| {
+            let (keys, lanes) = (&groups.keys, &groups.lanes);
+            assert!(keys.chunks() <= keys.len() / 64 + 3, "{} chunks for {} keys", keys.chunks(), keys.len());
+            assert!(lanes.chunks() <= lanes.len() / 64 + 3, "{} chunks for {} lanes", lanes.chunks(), lanes.len());
+        };
+        let mut places = Vec::new();
+        for key in 0..KEYS {
+            let group = enter(&mut groups, key);
+            places.push(Place { priority: 0, group, position: groups.push(key, 0, group).0 });
+        }
+        for place in places {
+            if removed {
+                groups.remove(place, &mut bin);
+            } else {
+                groups.pop(&mut bin);
+            }
+            groups.leave(place.group, &mut bin);
+            few(&groups);
+        }
+        // Groups of which no key was queued.
+        while groups.shrink(&mut bin) {}
+        let entered: Vec<u32> = (0..KEYS).map(|key| enter(&mut groups, key)).collect();
+        for group in entered {
+            groups.leave(group, &mut bin);
+            few(&groups);
+        }
+        groups.shrink(&mut bin);
+        assert_eq!((groups.keys.bytes(), groups.lanes.bytes()), (0, 0));
+    }
 }
