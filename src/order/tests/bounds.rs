@@ -358,6 +358,24 @@ fn the_arrays_of_a_line_get_short_with_it() {
     assert!(arrays(&keys) <= 8 * (64 + 16) + 64, "{} bytes", arrays(&keys));
 }
 
+/// The front looks at one place, also when the keys before it were taken out.
+#[test]
+fn the_front_is_found_at_once() {
+    for first in [0, 100] {
+        let mut keys = Keys::new(AnyOrder::new(false), 1000);
+        (0..1000).for_each(|key| keys.enter(key, 0, 1));
+        (0..1000).for_each(|key| _ = keys.push(key, 0));
+        (0..first).for_each(|_| _ = keys.pop());
+        (first..900).for_each(|key| {
+            keys.remove(key);
+            VISITS.set(0);
+            assert!(keys.order.front(true).is_some());
+            assert!(VISITS.get() <= 1, "it visits {} behind {key}", VISITS.get());
+        });
+        assert_eq!(keys.pop(), Some(900));
+    }
+}
+
 /// Chunks of keys and of lanes are freed as these go, but for one of each.
 #[test]
 fn chunks_go_with_what_is_in_them() {
