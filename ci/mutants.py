@@ -68,10 +68,10 @@ def values(kind):
 
 
 class File:
-    """Copies a file with switches. `mutants` gets its mutants; those whose name is in `broken` are left out."""
+    """Copies a file with switches. `mutants` gets its mutants: those whose name `is_wanted`."""
 
-    def __init__(self, path, mutants, broken):
-        self.path, self.mutants, self.broken, self.fn, self.names = path, mutants, broken, [""], {}
+    def __init__(self, path, mutants, is_wanted):
+        self.path, self.mutants, self.is_wanted, self.fn, self.names = path, mutants, is_wanted, [""], {}
         self.source = (ROOT / path).read_bytes()
 
     def generate(self):
@@ -84,13 +84,13 @@ class File:
         return self.source[start:end].decode()
 
     def add(self, node, what):
-        """The number of a new mutant; None if it does not compile."""
+        """The number of a new mutant; None if it is not wanted."""
         name = f"{self.path} {self.fn[-1]}: " + " ".join(what.split())
         self.names[name] = count = self.names.get(name, 0) + 1
         name += f" ({count})" if count > 1 else ""
-        if name in self.broken:
+        if not self.is_wanted(name):
             return None
-        self.mutants.append({"name": name, "file": self.path, "line": node.start_point[0] + 1})
+        self.mutants.append({"name": name, "file": self.path, "line": node.start_point[0] + 1, "number": len(self.mutants) + 1})
         return len(self.mutants)
 
     def children(self, node, skip=0):
@@ -206,8 +206,8 @@ def innermost(span):
     return opened[-1:]
 
 
-def generate(files):
-    """Makes the tree with all mutants of these files that compile."""
+def generate(files, is_wanted):
+    """Makes the tree with all mutants of these files that are wanted and compile."""
     TREE.mkdir(parents=True, exist_ok=True)
     subprocess.run(f"rm -rf '{TREE}'/src && git ls-files -z --cached --others --exclude-standard | tar --create --null --files-from - "
                    f"--ignore-failed-read | tar --extract --touch --directory '{TREE}'", shell=True, check=True, cwd=ROOT)
@@ -217,7 +217,7 @@ def generate(files):
     while True:
         mutants, bad, others = [], set(), []
         for file in files:
-            File(file, mutants, broken).generate()
+            File(file, mutants, lambda name: name not in broken and is_wanted(name)).generate()
         for message in cargo("check", "--lib", "--profile=test"):
             if message["reason"] == "compiler-message" and message["message"]["level"] == "error":
                 hit = [n for span in message["message"]["spans"] if span["file_name"] in files for n in innermost(span)]
@@ -259,7 +259,7 @@ def run(number, program, arguments, limit=None, more={}, output=subprocess.PIPE)
             os.killpg(test.pid, signal.SIGKILL)
             break
     timer and timer.cancel()
-    return failed or (f"{last.strip()} (ended by {-test.returncode})" if test.wait() else None)
+    return failed or (f"{last.strip()} (ended with {test.returncode})" if test.wait() else None)
 
 
 def main():
@@ -270,16 +270,13 @@ def main():
     last = json.loads(saved.read_text()) if saved.exists() else {}
     if "--only" in options:
         number = int(arguments[arguments.index("--only") + 1])
-        print(last["mutants"][number - 1])
+        print(next(m for m in last["mutants"] if m.get("number") == number))
         sys.exit(run(number, last["programs"][0], [], output=None))
     files = sorted({str(f.relative_to(ROOT)) for c in chosen for f in ([ROOT / c] if c.endswith(".rs") else (ROOT / c).rglob("*.rs"))})
     files = [f for f in files if "/tests" not in f]
-    mutants = generate(files)
+    again = {m["name"] for m in last["mutants"] if not m["caught"]} if "--again" in options else None
+    mutants = generate(files, lambda name: again is None or name in again)
     programs = build()
-    caught = {m["name"]: m.get("caught") for m in last.get("mutants", [])} if "--again" in options else {}
-    for mutant in mutants:
-        mutant["caught"] = caught.get(mutant["name"])
-
     for program in programs:
         if why := run(0, program, [], 60):
             sys.exit(f"{why} fails without a mutant")
@@ -293,23 +290,23 @@ def main():
         folder = mutant["file"].split("/")[1] + "::"
         stages = [(programs[0], [folder], 8, ending[folder]), (programs[1], [], 60), (programs[0], ["--skip", folder], 60)]
         stages = stages[: 1 if "--quick" in options else 3]
-        mutant["caught"] = mutant["caught"] or next((why for stage in stages if (why := run(number, *stage))), None)
+        mutant["caught"] = next((why for stage in stages if (why := run(number, *stage))), None)
         return number
 
-    save = lambda: saved.write_text(json.dumps({"programs": programs, "mutants": mutants}, ensure_ascii=False, indent=0))
+    # Those that were caught before, which do not run again.
+    kept = [m | {"number": None} for m in last.get("mutants", []) if again is not None and m["caught"]]
     with ThreadPoolExecutor(int(os.environ.get("MUTANTS_JOBS", 2))) as pool:
         for number in pool.map(one, range(1, len(mutants) + 1)):
             if number % 50 == 0:
-                save()
                 print(f"{number} of {len(mutants)} ran; {sum(not m['caught'] for m in mutants[:number])} survive", flush=True)
-    save()
+    saved.write_text(json.dumps({"programs": programs, "mutants": kept + mutants}, ensure_ascii=False, indent=0))
     print("| file | viable | survive |\n|---|---|---|")
     for file in files + [""]:
-        these = [m for m in mutants if m["file"].startswith(file)]
+        these = [m for m in kept + mutants if m["file"].startswith(file)]
         print(f"| {file or 'all'} | {len(these)} | {sum(not m['caught'] for m in these)} |")
-    for number, m in enumerate(mutants, 1):
+    for m in mutants:
         if not m["caught"]:
-            print(f"{number} {m['line']} {m['name']}")
+            print(f"{m['number']}: line {m['line']} of {m['name']}")
 
 
 if __name__ == "__main__":
