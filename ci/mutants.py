@@ -115,6 +115,8 @@ class File:
         return special(node) if special else self.children(node)
 
     def is_test(self, node):
+        if re.search(r"fn visit\b", self.text(node)[:60]):
+            return True  # it counts for tests
         while (node := node.prev_named_sibling) and node.type in ("attribute_item", "line_comment", "block_comment"):
             if node.type == "attribute_item" and re.search(r"cfg\(.*test|\btest\b", self.text(node)):
                 return True
@@ -158,7 +160,6 @@ class File:
                                    + self.between(method.end_byte, node.end_byte))] if new else [])
 
     def on_expression_statement(self, node):
-        # `visit` counts for tests.
         is_dropped = node.children[0].type in ("call_expression", "assignment_expression", "compound_assignment_expr")
         n = self.add(node, f"without `{self.text(node)}`") if is_dropped and self.text(node) != "visit();" else None
         return f"if /*M{n}<*/ crate::mutant() != {n} {{ {self.children(node)} }} /*M{n}>*/" if n else self.children(node)

@@ -350,13 +350,18 @@ fn a_block_of_holes_leaves_the_line() {
 /// The arrays of a long line get short with it, and a shrink leaves what is needed.
 #[test]
 fn the_arrays_of_a_line_get_short_with_it() {
-    const KEYS: u32 = 300 * 256;
-    let arrays = |keys: &Keys| keys.order.bytes() % size_of::<Block<u32>>();
+    const KEYS: u32 = 1000 * 256;
+    let size = size_of::<Block<u32>>();
     let mut keys = Keys::new(AnyOrder::new(false), KEYS);
     (0..KEYS).for_each(|key| keys.enter(key, 0, 1));
     (0..KEYS).for_each(|key| _ = keys.push(key, 0));
     (0..KEYS - 100).for_each(|_| _ = keys.pop());
-    assert!(arrays(&keys) <= 8 * (64 + 16) + 64, "{} bytes", arrays(&keys));
+    (0..600).for_each(|key| _ = keys.push(key, 0)); // in the blocks 0 to 2
+    (0..600).for_each(|_| _ = keys.pop());
+    assert!(keys.order.bytes() <= 10 * size + 1000, "{} bytes for two ends and eight spare blocks", keys.order.bytes());
+    keys.order.reserve(KEYS as usize);
+    keys.order.shrink(&mut keys.bin);
+    assert_eq!(keys.order.bytes(), 2 * size + 3 * size_of::<usize>() + 8, "the ends, and the numbers up to theirs");
 }
 
 /// The front is known, also when the keys before it were taken out.
