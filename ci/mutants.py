@@ -3,7 +3,7 @@
 
     ci/mutants.py                              src/order, src/machine and src/key: an hour or two
     ci/mutants.py src/order src/key/table.rs   folders or files of src/: minutes for a small file
-    ci/mutants.py --quick src/order            against the unit tests of its folder only
+    ci/mutants.py --quick src/order            against the unit tests of the folder, the orders and the machine only
     ci/mutants.py --again src/order            only those that survived the last run, for instance against new tests
     ci/mutants.py --only 17                    mutant 17 of the last run, with the output of the tests
 
@@ -13,11 +13,13 @@ test fails with it, it *survives*.
 
 All mutants are compiled into one program, each behind a switch: `a + b` becomes `(if crate::mutant() == 17 { a - b } else { a + b })`, and
 the variable MUTANT says which one is on. So one build serves all. Mutants that do not compile are left out: the compiler's errors say which,
-and the rest is generated again. Each mutant runs against the unit tests of its folder, then, if it lives, against `tests/against_reference.rs`
-with short words, then against all other unit tests. A mutant that hangs, or takes too much processor time or memory, counts as caught.
+and the rest is generated again. Each mutant runs against the unit tests of its folder, then, if it lives, against those of the orders and of
+the machine, then against `tests/against_reference.rs` with short words, then against all other unit tests. A mutant that hangs, or takes too
+much processor time or memory, counts as caught.
 
-All is done in a copy of the tree, in target/mutants (or MUTANTS_WORK). MUTANTS_JOBS is how many run at once (2); MUTANTS_RUNNER is a command to
-run each with. mutants.json there has each mutant with the test that caught it. It needs `pip install tree-sitter tree-sitter-rust`. reports/mutations.md explains the survivors.
+All is done in a copy of the tree, in target/mutants (or MUTANTS_WORK). MUTANTS_JOBS is how many run at once (2); MUTANTS_RUNNER is a
+command to run each with. mutants.json there has each mutant with the test that caught it. It needs `pip install tree-sitter
+tree-sitter-rust`. reports/mutations.md explains the survivors.
 """
 import itertools, json, os, re, resource, signal, subprocess, sys, threading
 from concurrent.futures import ThreadPoolExecutor
@@ -289,8 +291,9 @@ def main():
     def one(number):
         mutant = mutants[number - 1]
         folder = mutant["file"].split("/")[1] + "::"
-        stages = [(programs[0], [folder], 8, ending[folder]), (programs[1], [], 60), (programs[0], ["--skip", folder], 60)]
-        stages = stages[: 1 if "--quick" in options else 3]
+        stages = [(programs[0], [folder], 8, ending[folder]), (programs[0], ["order::", "machine::"], 16),
+                  (programs[1], [], 60), (programs[0], ["--skip", "order::", "--skip", "machine::", "--skip", folder], 60)]
+        stages = stages[: 2 if "--quick" in options else 4]
         mutant["caught"] = next((why for stage in stages if (why := run(number, *stage))), None)
         return number
 
