@@ -419,3 +419,19 @@ fn chunks_go_with_what_is_in_them() {
         assert_eq!((groups.keys.bytes(), groups.lanes.bytes()), (0, 0));
     }
 }
+
+/// A shrink forgets some idle lanes a call, and says whether there are more.
+#[test]
+fn a_shrink_of_idle_lanes_is_short() {
+    let (mut groups, mut bin) = (Groups::<u32>::new(None, false), Bin::new());
+    let entered: Vec<u32> = (0..100).map(|hash| groups.enter(Group { hash, weight: 1 })).collect();
+    entered.iter().for_each(|group| _ = groups.push(*group, 0, *group));
+    entered.iter().for_each(|_| _ = groups.pop(&mut bin));
+    entered.iter().for_each(|group| groups.leave(*group, &mut bin));
+    let mut left = vec![groups.lanes.len()];
+    while groups.shrink(&mut bin) {
+        left.push(groups.lanes.len());
+    }
+    left.push(groups.lanes.len());
+    assert_eq!(left, [100, 36, 0]);
+}
