@@ -420,6 +420,20 @@ fn chunks_go_with_what_is_in_them() {
     }
 }
 
+/// The lanes of groups that stay go with their keys, and so do the chunks of these.
+#[test]
+fn chunks_of_lanes_go_while_the_groups_stay() {
+    let (mut groups, mut bin) = (Groups::<u32>::new(None, true), Bin::new());
+    let entered: Vec<u32> = (0..8).map(|hash| groups.enter(Group { hash, weight: 1 })).collect();
+    for priority in (i8::MIN..=i8::MAX).rev() {
+        entered.iter().for_each(|group| _ = groups.push(*group, priority, *group));
+    }
+    assert!(groups.lanes.chunks() >= 32);
+    while groups.pop(&mut bin).is_some() {}
+    let (lanes, chunks) = (groups.lanes.len(), groups.lanes.chunks());
+    assert!(lanes < 150 && chunks < 8, "{lanes} lanes in {chunks} chunks");
+}
+
 /// A shrink forgets some idle lanes a call, and says whether there are more.
 #[test]
 fn a_shrink_of_idle_lanes_is_short() {
