@@ -3,7 +3,7 @@
 use crate::key::{Hash, Retired};
 use crate::machine::{BATCH, Cancelled, End, Ended, Failure, How, Machine, Mode, Owed, Which};
 use crate::order::{AnyOrder, Group};
-use crate::{Added, DelayedAdd};
+use crate::{Added, DelayConflict, DelayedAdd};
 use std::collections::BTreeSet;
 
 const MANY: u64 = if cfg!(miri) { 600 } else { 30_000 };
@@ -154,6 +154,13 @@ fn a_wheel_leaves_when_its_delays_have_gone() {
             assert!(!machine.later.has_memory().1, "the verb owes it");
         };
         if cancels {
+            // First all move to one deadline.
+            let moves = How { now: 1, delay: Some(1 << 40), conflict: DelayConflict::Replace, ..How::NOW };
+            for key in 0..MANY {
+                let (added, owed) = machine.add(&mut Some(key), hash(key), Group::default(), moves, Mode::PLAIN);
+                assert_eq!(added, Added::Delayed);
+                free(&mut machine, owed);
+            }
             for key in 0..MANY {
                 let (cancelled, owed) = machine.cancel(&mut None, &key, hash(key), Mode::PLAIN);
                 assert_eq!(cancelled, Cancelled::Delay);
