@@ -70,6 +70,16 @@ fn all_are_measured_if_they_come_slowly_or_have_priorities() {
     assert_eq!(dense(&mut machine, 201..300), 99);
 }
 
+/// Adds are dense by the time of one, also when only one in eight is measured.
+#[test]
+fn adds_of_a_steady_pace_are_dense_or_not() {
+    for (pace, measured) in [(900, 15..=16), (1100, 100..=100)] {
+        let mut machine = machine();
+        let count = (0..100).filter(|key| add(&mut machine, *key, 0, 10_000 + pace * key)).count();
+        assert!(measured.contains(&count), "{count} of 100 are measured, one in {pace} ns");
+    }
+}
+
 /// An unmeasured key was added before there were priorities, so it counts with NORMAL, also if it has another one now.
 #[test]
 fn an_unmeasured_key_that_is_raised_counts_with_normal() {
