@@ -38,7 +38,7 @@ fn a_number_that_was_given_back_is_lent_again() {
 #[test]
 fn the_arrays_of_a_slab_get_short_with_it() {
     const CHUNK: usize = 4;
-    let (mut slab, size) = (Slab::<u64, CHUNK>::default(), size_of::<super::super::slab::Chunk<u64, CHUNK>>());
+    let (mut slab, size) = (Slab::<u64, CHUNK>::default(), size_of::<crate::order::slab::Chunk<u64, CHUNK>>());
     let mut lent: Vec<u32> = (0..8000).map(|_| slab.lend()).collect();
     let mut freed = 0;
     // All chunks have room, and then none has a value; but the last one that was given back stays lent to the slab.
@@ -57,7 +57,7 @@ fn the_arrays_of_a_slab_get_short_with_it() {
     assert!(slab.chunks() == 2 && arrays <= 70 * 12 + 2000 / 8 + 64, "{} chunks, {arrays} bytes", slab.chunks());
     // A shrink leaves what the values need, and no chunk without values.
     lent.extend((0..100).map(|_| slab.lend()));
-    let _last = lent.split_off(70).into_iter().for_each(|number| slab.give_back(number));
+    lent.split_off(70).into_iter().for_each(|number| slab.give_back(number));
     assert!(!slab.shrink().is_empty());
     let chunks = 70_usize.div_ceil(CHUNK);
     assert_eq!((slab.chunks(), slab.bytes()), (chunks, chunks * (size + 8) + 4 + 8));
