@@ -109,6 +109,9 @@ fn side_arrays_leave_with_their_chunks() {
             machine.times().expect("it measures").dirty_at(1);
         }
     }
+    shrink(&mut machine);
+    let capacities = (machine.later.records.capacity(), machine.times().expect("it measures").keys.capacity());
+    assert_eq!(capacities, (CHUNKS, CHUNKS), "a shrink leaves what the chunks need");
     let (mut hand, mut freed) = (None, Vec::new());
     for key in 0..KEYS {
         let claimed = machine.get(mode).0.expect("it is queued");
@@ -154,13 +157,6 @@ fn a_wheel_leaves_when_its_delays_have_gone() {
             assert!(!machine.later.has_memory().1, "the verb owes it");
         };
         if cancels {
-            // First all move to one deadline.
-            let moves = How { now: 1, delay: Some(1 << 40), conflict: DelayConflict::Replace, ..How::NOW };
-            for key in 0..MANY {
-                let (added, owed) = machine.add(&mut Some(key), hash(key), Group::default(), moves, Mode::PLAIN);
-                assert_eq!(added, Added::Delayed);
-                free(&mut machine, owed);
-            }
             for key in 0..MANY {
                 let (cancelled, owed) = machine.cancel(&mut None, &key, hash(key), Mode::PLAIN);
                 assert_eq!(cancelled, Cancelled::Delay);
@@ -196,6 +192,25 @@ fn a_wheel_leaves_when_its_delays_have_gone() {
     let _owed = delay(&mut machine, 0, 5000, 10);
     shrink(&mut machine);
     assert_eq!((machine.later.has_memory(), machine.delayed()), ((true, false), 1));
+}
+
+/// Delays that were each in a slot of the wheel move to one: the verbs owe the blocks of the others.
+#[test]
+fn delays_that_move_leave_blocks() {
+    let mut machine = Machine::new(AnyOrder::new(false), DelayedAdd::Independent, 0);
+    (0..640).for_each(|key| _ = delay(&mut machine, key, 0, (key % 64 + 1) << (6 * (key / 64))));
+    let mut freed = 0;
+    for key in 0..640 {
+        let moves = How { delay: Some(1 << 50), conflict: DelayConflict::Replace, ..How::NOW };
+        let (added, owed) = machine.add(&mut Some(key), hash(key), Group::default(), moves, Mode::PLAIN);
+        assert_eq!(added, Added::Delayed);
+        if owed.has(Owed::GARBAGE) {
+            drop(machine.take_garbage());
+            freed += 1;
+        }
+        assert!(!machine.later.has_memory().1, "the verb owes it");
+    }
+    assert!(freed > 100, "{freed}");
 }
 
 /// When the first of many deadlines is past, the others are sorted in many short calls, which say that they are ahead.
