@@ -41,6 +41,11 @@ impl Numbers {
         self.lent.shrink_to_fit();
     }
 
+    #[cfg(test)]
+    pub(crate) fn bytes(&self) -> usize {
+        self.lent.capacity() * size_of::<u64>()
+    }
+
     /// One more than the highest number that is lent.
     pub(crate) fn end(&self) -> usize {
         self.lent.last().map_or(0, |word| self.lent.len() * 64 - word.leading_zeros() as usize)

@@ -57,6 +57,12 @@ impl<T: Default> SideArray<T> {
         self.chunks.truncate(chunks);
     }
 
+    /// The number of arrays that there is room for.
+    #[cfg(all(test, not(loom)))]
+    pub(crate) fn capacity(&self) -> usize {
+        self.chunks.capacity()
+    }
+
     /// Gives the spare capacity back.
     pub(crate) fn shrink(&mut self) {
         self.chunks.shrink_to_fit();

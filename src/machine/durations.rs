@@ -51,7 +51,7 @@ impl Sampled {
 
     /// The unknown ones since the last known one count as equal to it: so a count never goes back.
     fn all(&mut self) -> &Histogram {
-        if self.known.count() > 0 && self.unknown > 0 {
+        if self.known.count() > 0 {
             self.known.record(self.last, std::mem::take(&mut self.unknown));
         }
         &self.known

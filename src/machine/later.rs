@@ -155,6 +155,13 @@ impl Later {
         wheel.pop(&mut self.records, self.time, &mut 1) == Popped::NeedsCascade
     }
 
+    /// There is a wheel; there is memory of one to be freed.
+    #[cfg(all(test, not(loom)))]
+    pub(super) fn has_memory(&self) -> (bool, bool) {
+        let has_retired = self.wheel.as_ref().is_some_and(|wheel| wheel.has_retired());
+        (self.wheel.is_some(), self.old.is_some() || has_retired)
+    }
+
     #[inline]
     pub(super) fn garbage(&self) -> Owed {
         let has_some = self.old.is_some() || self.wheel.as_ref().is_some_and(|wheel| wheel.has_retired());

@@ -35,7 +35,7 @@ impl Choice {
         below.chain(self.held.iter().take_while(move |level| *level >= last))
     }
 
-    /// The level that gives the next key; and whether levels with keys of full groups have a turn.
+    /// The level that gives the next key; and whether it is the turn of the lower levels, and of those with keys of full groups.
     #[inline]
     pub(super) fn choose(&mut self) -> Option<(u8, bool)> {
         let top = self.ready.top()?;
@@ -47,12 +47,12 @@ impl Choice {
         if self.since_lower < TURNS {
             return Some((top, false));
         }
-        Some((self.choose_lower(top), self.held.len() > 0))
+        Some((self.choose_lower(top), true))
     }
 
     /// A hand-out that is owed is one of the 16, too.
     pub(super) fn count_owed(&mut self) {
-        self.since_lower = (self.since_lower + 1).min(TURNS - 1);
+        self.since_lower = (self.since_lower + 1).min(TURNS);
     }
 
     #[cold]

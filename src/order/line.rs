@@ -296,7 +296,8 @@ impl<T: Copy> Line<T> {
         let ends = self.front.iter().count() + self.back.iter().count();
         let Some(more) = &self.more else { return ends * size_of::<Block<T>>() };
         let blocks = ends + more.between.iter().flatten().count() + more.spare.len();
-        blocks * size_of::<Block<T>>() + (more.between.capacity() + more.spare.capacity()) * size_of::<usize>()
+        let arrays = (more.between.capacity() + more.spare.capacity()) * size_of::<usize>() + more.numbers.bytes();
+        blocks * size_of::<Block<T>>() + arrays
     }
 }
 

@@ -89,10 +89,8 @@ impl<T: Copy> Groups<T> {
         let is_due = if was_new { level.is_first(due, &self.lanes) } else { !is_before(level.turns, due) };
         let seat = match was {
             _ if keys.is_empty() => Seat::Idle,
-            _ if is_full && was_full => was,
             _ if is_full && passes > 0 => Seat::Passed,
             _ if is_full => Seat::Parked,
-            Seat::New | Seat::Old | Seat::Owed if !turn_is_over => was,
             Seat::New | Seat::Old | Seat::Owed => Seat::Old,
             Seat::Nowhere => Seat::New,
             // It was parked or idle. One that was new keeps its ticket: so it comes before the others when those before it have been.

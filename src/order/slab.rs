@@ -129,7 +129,8 @@ impl<V: Default, const CHUNK: usize> Slab<V, CHUNK> {
 
     #[cfg(test)]
     pub(super) fn bytes(&self) -> usize {
-        self.chunks() * size_of::<Chunk<V, CHUNK>>() + self.chunks.capacity() * 8 + self.open.capacity() * 4
+        let arrays = self.chunks.capacity() * 8 + self.open.capacity() * 4 + self.numbers.bytes();
+        self.chunks() * size_of::<Chunk<V, CHUNK>>() + arrays
     }
 }
 

@@ -58,7 +58,7 @@ impl Table {
         }
         let number = lanes.lend();
         let next = std::mem::replace(bucket, number);
-        lanes[number] = Lane { hash: group.hash, weight: 1, ..Lane::new(next, 0, NONE) };
+        lanes[number] = Lane { hash: group.hash, ..Lane::new(next, 0, NONE) };
         self.groups += 1;
         if 2 * self.groups > self.len {
             self.split(lanes);
@@ -95,7 +95,6 @@ impl Table {
         if new == self.segments.len() * SEGMENT {
             self.segments.push(Box::new([NONE; SEGMENT]));
         }
-        *self.at(new) = NONE;
         self.len += 1;
         self.relink(new - (1 << new.ilog2()), lanes);
     }

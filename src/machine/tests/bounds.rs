@@ -52,6 +52,22 @@ fn a_verb_that_finds_the_wheel_full_changes_nothing() {
     assert_eq!(add(&mut machine, 4, later), Added::Delayed);
 }
 
+/// A requeue may be what gives the queue its first priority.
+#[test]
+fn a_requeue_with_the_first_priority_is_next() {
+    let mut machine = Machine::<u64>::new(AnyOrder::new(true), DelayedAdd::Independent, 0);
+    for key in [1, 2] {
+        let _added = machine.add(&mut Some(key), Hash(key as u32), Group::default(), How::NOW, Mode::ORDERED);
+    }
+    let claimed = machine.get(Mode::ORDERED).0.expect("it is queued");
+    assert_eq!(*claimed.key(), 1);
+    let how = How { priority: 1, ..How::NOW };
+    assert!(machine.requeue(&mut None, claimed, how, End::Done, Mode::ORDERED).0.is_ok());
+    let next = machine.get(Mode::ORDERED).0.expect("it is queued");
+    assert_eq!(*next.key(), 1);
+    let _gone = machine.done(&mut None, next, End::Done, Mode::ORDERED);
+}
+
 /// A queued number takes 32 bytes beside its places in the table and in the order; a failed or delayed one 24 more; a measured one 32.
 #[test]
 #[cfg_attr(not(target_pointer_width = "64"), ignore = "the sizes are those of 64-bit targets")]

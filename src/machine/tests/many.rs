@@ -3,7 +3,7 @@
 use crate::key::{Hash, Retired};
 use crate::machine::{BATCH, Cancelled, End, Ended, Failure, How, Machine, Mode, Owed, Which};
 use crate::order::{AnyOrder, Group};
-use crate::{Added, DelayedAdd};
+use crate::{Added, DelayConflict, DelayedAdd};
 use std::collections::BTreeSet;
 
 const MANY: u64 = if cfg!(miri) { 600 } else { 30_000 };
@@ -109,6 +109,9 @@ fn side_arrays_leave_with_their_chunks() {
             machine.times().expect("it measures").dirty_at(1);
         }
     }
+    shrink(&mut machine);
+    let capacities = (machine.later.records.capacity(), machine.times().expect("it measures").keys.capacity());
+    assert_eq!(capacities, (CHUNKS, CHUNKS), "a shrink leaves what the chunks need");
     let (mut hand, mut freed) = (None, Vec::new());
     for key in 0..KEYS {
         let claimed = machine.get(mode).0.expect("it is queued");
@@ -129,6 +132,122 @@ fn side_arrays_leave_with_their_chunks() {
     let chunks = freed.iter().filter(|freed| matches!(freed.memory, Retired::Chunk(_)));
     let lens: Vec<_> = chunks.map(|chunk| (chunk.records.len(), chunk.times.len())).collect();
     assert!(lens.len() >= CHUNKS && lens.iter().all(|lens| *lens == (64, 64)), "{lens:?}");
+    assert_eq!((machine.later.records.capacity(), machine.times().expect("it measures").keys.capacity()), (0, 0));
+}
+
+fn delay(machine: &mut Machine<u64>, key: u64, now: u64, delay: u64) -> Owed {
+    let how = How { now, delay: Some(delay), ..How::NOW };
+    let (added, owed) = machine.add(&mut Some(key), hash(key), Group::default(), how, Mode::PLAIN);
+    assert_eq!(added, Added::Delayed);
+    owed
+}
+
+/// The blocks of a wheel leave as its delays go, and the wheel with a shrink; each verb that leaves some owes them.
+#[test]
+fn a_wheel_leaves_when_its_delays_have_gone() {
+    let mut machine = Machine::new(AnyOrder::new(false), DelayedAdd::Independent, 0);
+    for cancels in [false, true] {
+        (0..MANY).for_each(|key| _ = delay(&mut machine, key, 1, 1000 + key));
+        let mut freed = 0;
+        let mut free = |machine: &mut Machine<u64>, owed: Owed| {
+            if owed.has(Owed::GARBAGE) {
+                drop(machine.take_garbage());
+                freed += 1;
+            }
+            assert!(!machine.later.has_memory().1, "the verb owes it");
+        };
+        if cancels {
+            for key in 0..MANY {
+                let (cancelled, owed) = machine.cancel(&mut None, &key, hash(key), Mode::PLAIN);
+                assert_eq!(cancelled, Cancelled::Delay);
+                free(&mut machine, owed);
+            }
+        } else {
+            while machine.delayed() > 0 {
+                let (_expired, owed) = machine.expire(1000 + MANY, BATCH, Mode::PLAIN);
+                free(&mut machine, owed);
+            }
+        }
+        assert!(cfg!(miri) || freed > 10, "blocks are freed before a shrink: {freed}");
+        assert!(machine.later.has_memory().0);
+        let (mut is_first, mut from) = (true, Some(0));
+        while let Some(at) = from {
+            let owed;
+            (from, owed) = machine.shrink(at);
+            assert_eq!(machine.later.has_memory(), (false, is_first), "the wheel is to be freed");
+            assert!(owed.has(Owed::GARBAGE) || !is_first);
+            drop(machine.take_garbage());
+            assert_eq!(machine.later.has_memory(), (false, false));
+            is_first = false;
+        }
+        if !cancels {
+            let mut hand = None;
+            while let (Some(claimed), _) = machine.get(Mode::PLAIN) {
+                let _gone = machine.done(&mut hand, claimed, End::Done, Mode::PLAIN);
+            }
+            drop(machine.take_garbage());
+        }
+    }
+    // A wheel with a delay stays.
+    let _owed = delay(&mut machine, 0, 5000, 10);
+    shrink(&mut machine);
+    assert_eq!((machine.later.has_memory(), machine.delayed()), ((true, false), 1));
+}
+
+/// Delays that were each in a slot of the wheel move to one: the verbs owe the blocks of the others.
+#[test]
+fn delays_that_move_leave_blocks() {
+    let mut machine = Machine::new(AnyOrder::new(false), DelayedAdd::Independent, 0);
+    (0..640).for_each(|key| _ = delay(&mut machine, key, 0, (key % 64 + 1) << (6 * (key / 64))));
+    let mut freed = 0;
+    for key in 0..640 {
+        let moves = How { delay: Some(1 << 50), conflict: DelayConflict::Replace, ..How::NOW };
+        let (added, owed) = machine.add(&mut Some(key), hash(key), Group::default(), moves, Mode::PLAIN);
+        assert_eq!(added, Added::Delayed);
+        if owed.has(Owed::GARBAGE) {
+            drop(machine.take_garbage());
+            freed += 1;
+        }
+        assert!(!machine.later.has_memory().1, "the verb owes it");
+    }
+    assert!(freed > 100, "{freed}");
+}
+
+/// When the first of many deadlines is past, the others are sorted in many short calls, which say that they are ahead.
+#[test]
+fn deadlines_are_sorted_ahead() {
+    const KEYS: u64 = 3000;
+    let mut machine = Machine::new(AnyOrder::new(false), DelayedAdd::Independent, 0);
+    // All in one slot, and but for the first far behind the time.
+    let deadline = |key: u64| (1 << 36) + if key == 0 { 0 } else { (1 << 35) + (key << 20) };
+    (0..KEYS).for_each(|key| _ = delay(&mut machine, key, 0, deadline(key)));
+    let (mut ahead, mut calls, mut expired) = (0, 0, 0);
+    loop {
+        let (now, _owed) = machine.expire(deadline(0), BATCH, Mode::PLAIN);
+        expired += now.by_answer[0];
+        ahead += usize::from(now.is_ahead);
+        calls += 1;
+        assert!(calls < 4 * KEYS as usize / BATCH, "{expired} expired, {ahead} of {calls} calls ahead");
+        if !now.has_more {
+            assert!(!now.is_ahead);
+            break;
+        }
+    }
+    assert!(expired == 1 && ahead > 2, "{expired} expired, {ahead} of {calls} calls ahead");
+    assert_eq!(machine.until(), deadline(1));
+}
+
+/// A delay counts from the latest time that a call has told.
+#[test]
+fn a_delay_counts_from_the_time_of_an_expiry() {
+    let mut machine = Machine::new(AnyOrder::new(false), DelayedAdd::Independent, 0);
+    let _owed = delay(&mut machine, 1, 100, 1);
+    let _expired = machine.expire(1000, BATCH, Mode::PLAIN);
+    let _owed = delay(&mut machine, 2, 500, 10);
+    assert_eq!(machine.until(), 1010);
+    let _expired = machine.expire(600, BATCH, Mode::PLAIN);
+    let _owed = delay(&mut machine, 3, 500, 5);
+    assert_eq!(machine.until(), 1005);
 }
 
 /// A look ends after some chunks, or some keys. Keys that stay are seen once, although others come and go between two calls; and what was

@@ -70,6 +70,31 @@ fn all_are_measured_if_they_come_slowly_or_have_priorities() {
     assert_eq!(dense(&mut machine, 201..300), 99);
 }
 
+/// Adds are dense by the time of one, also when only one in eight is measured.
+#[test]
+fn adds_of_a_steady_pace_are_dense_or_not() {
+    for (pace, measured) in [(900, 15..=16), (1100, 100..=100)] {
+        let mut machine = machine();
+        let count = (0..100).filter(|key| add(&mut machine, *key, 0, 10_000 + pace * key)).count();
+        assert!(measured.contains(&count), "{count} of 100 are measured, one in {pace} ns");
+    }
+}
+
+/// An unmeasured key was added before there were priorities, so it counts with NORMAL, also if it has another one now.
+#[test]
+fn an_unmeasured_key_that_is_raised_counts_with_normal() {
+    let mut machine = machine();
+    assert_eq!([0, 1, 2].map(|key| add(&mut machine, key, 0, 1000)), [true, true, false]);
+    assert!(!add(&mut machine, 2, 5, 1000), "it is dirty already");
+    let claimed = machine.get(MEASURED).0.expect("it is queued");
+    assert_eq!(*claimed.key(), 2);
+    assert_eq!(machine.started(&claimed, || 2000), MaybeNanos::UNKNOWN);
+    let durations = &machine.times().expect("it measures").durations;
+    assert_eq!(durations.priorities().count(), 0);
+    let _worked = machine.ended(&claimed, || 3000);
+    let _gone = machine.done(&mut None, claimed, End::Done, MEASURED);
+}
+
 /// A measured key stands for the unmeasured ones before it, not for those behind it.
 #[test]
 fn a_measured_key_stands_for_those_before_it() {

@@ -1,7 +1,8 @@
 //! Memory comes back, and no call visits many keys.
 
 use super::{Keys, VISITS};
-use crate::order::{AnyOrder, Bin};
+use crate::order::line::Block;
+use crate::order::{AnyOrder, Bin, Group, Groups, Place};
 
 const MANY: u32 = if cfg!(debug_assertions) { 30_000 } else { 1_000_000 };
 
@@ -243,6 +244,7 @@ fn a_line_keeps_some_blocks() {
         keys.order.reserve(KEYS as usize);
         let (all, blocks) = (keys.order.bytes(), (KEYS as usize).div_ceil(256));
         assert!((blocks..blocks + 2).contains(&(all / block)), "{} blocks for {blocks}", all / block);
+        assert!(all >= blocks * (size_of::<Block<u32>>() + 2 * size_of::<usize>()), "and their numbers");
         rounds(&mut keys, removed);
         assert!(keys.bin.is_empty() && keys.order.bytes() < all + 2 * block);
         // With a key, a shrink frees the others, and no more are kept from then on.
@@ -343,4 +345,107 @@ fn a_block_of_holes_leaves_the_line() {
         (256..512).for_each(|key| keys.remove(key));
     }
     assert!(keys.order.bytes() <= 24 << 10, "{} bytes", keys.order.bytes());
+}
+
+/// The arrays of a long line get short with it, and a shrink leaves what is needed.
+#[test]
+fn the_arrays_of_a_line_get_short_with_it() {
+    const KEYS: u32 = 1000 * 256;
+    let size = size_of::<Block<u32>>();
+    let mut keys = Keys::new(AnyOrder::new(false), KEYS);
+    (0..KEYS).for_each(|key| keys.enter(key, 0, 1));
+    (0..KEYS).for_each(|key| _ = keys.push(key, 0));
+    (0..KEYS - 100).for_each(|_| _ = keys.pop());
+    (0..600).for_each(|key| _ = keys.push(key, 0)); // in the blocks 0 to 2
+    (0..600).for_each(|_| _ = keys.pop());
+    assert!(keys.order.bytes() <= 10 * size + 1000, "{} bytes for two ends and eight spare blocks", keys.order.bytes());
+    keys.order.reserve(KEYS as usize);
+    keys.order.shrink(&mut keys.bin);
+    assert_eq!(keys.order.bytes(), 2 * size + 3 * size_of::<usize>() + 8, "the ends, and the numbers up to theirs");
+}
+
+/// The front is known, also when the keys before it were taken out.
+#[test]
+fn the_front_is_found_at_once() {
+    for first in [0, 100] {
+        let mut keys = Keys::new(AnyOrder::new(false), 1000);
+        (0..1000).for_each(|key| keys.enter(key, 0, 1));
+        (0..1000).for_each(|key| _ = keys.push(key, 0));
+        (0..first).for_each(|_| _ = keys.pop());
+        (first..900).for_each(|key| {
+            keys.remove(key);
+            VISITS.set(0);
+            assert!(keys.order.front(true).is_some());
+            assert_eq!(VISITS.get(), 0, "it walks behind {key}");
+        });
+        assert_eq!(keys.pop(), Some(900));
+    }
+}
+
+/// Chunks of keys and of lanes are freed as these go, but for one of each.
+#[test]
+fn chunks_go_with_what_is_in_them() {
+    const KEYS: u32 = 2000;
+    for (of_group, removed) in [(KEYS, false), (KEYS, true), (1, false), (1, true)] {
+        let (mut groups, mut bin) = (Groups::<u32>::new(None, false), Bin::new());
+        let enter = |groups: &mut Groups<u32>, key| groups.enter(Group { hash: u64::from(key / of_group), weight: 1 });
+        let few = |groups: &Groups<u32>| {
+            let (keys, lanes) = (&groups.keys, &groups.lanes);
+            assert!(keys.chunks() <= keys.len() / 64 + 3, "{} chunks for {} keys", keys.chunks(), keys.len());
+            assert!(lanes.chunks() <= lanes.len() / 64 + 3, "{} chunks for {} lanes", lanes.chunks(), lanes.len());
+        };
+        let mut places = Vec::new();
+        for key in 0..KEYS {
+            let group = enter(&mut groups, key);
+            places.push(Place { priority: 0, group, position: groups.push(key, 0, group).0 });
+        }
+        for place in places {
+            if removed {
+                groups.remove(place, &mut bin);
+            } else {
+                groups.pop(&mut bin);
+            }
+            groups.leave(place.group, &mut bin);
+            few(&groups);
+        }
+        // Groups of which no key was queued.
+        while groups.shrink(&mut bin) {}
+        let entered: Vec<u32> = (0..KEYS).map(|key| enter(&mut groups, key)).collect();
+        for group in entered {
+            groups.leave(group, &mut bin);
+            few(&groups);
+        }
+        groups.shrink(&mut bin);
+        assert_eq!((groups.keys.bytes(), groups.lanes.bytes()), (0, 0));
+    }
+}
+
+/// The lanes of groups that stay go with their keys, and so do the chunks of these.
+#[test]
+fn chunks_of_lanes_go_while_the_groups_stay() {
+    let (mut groups, mut bin) = (Groups::<u32>::new(None, true), Bin::new());
+    let entered: Vec<u32> = (0..8).map(|hash| groups.enter(Group { hash, weight: 1 })).collect();
+    for priority in (i8::MIN..=i8::MAX).rev() {
+        entered.iter().for_each(|group| _ = groups.push(*group, priority, *group));
+    }
+    assert!(groups.lanes.chunks() >= 32);
+    while groups.pop(&mut bin).is_some() {}
+    let (lanes, chunks) = (groups.lanes.len(), groups.lanes.chunks());
+    assert!(lanes < 150 && chunks < 8, "{lanes} lanes in {chunks} chunks");
+}
+
+/// A shrink forgets some idle lanes a call, and says whether there are more.
+#[test]
+fn a_shrink_of_idle_lanes_is_short() {
+    let (mut groups, mut bin) = (Groups::<u32>::new(None, false), Bin::new());
+    let entered: Vec<u32> = (0..100).map(|hash| groups.enter(Group { hash, weight: 1 })).collect();
+    entered.iter().for_each(|group| _ = groups.push(*group, 0, *group));
+    entered.iter().for_each(|_| _ = groups.pop(&mut bin));
+    entered.iter().for_each(|group| groups.leave(*group, &mut bin));
+    let mut left = vec![groups.lanes.len()];
+    while groups.shrink(&mut bin) {
+        left.push(groups.lanes.len());
+    }
+    left.push(groups.lanes.len());
+    assert_eq!(left, [100, 36, 0]);
 }

@@ -174,3 +174,19 @@ fn what_begins_anew_wants_a_stamp() {
     }
     assert_eq!(wanted, 4, "one for 64 keys");
 }
+
+/// With groups, one push in 64 wants a stamp.
+#[test]
+fn few_pushes_to_groups_want_a_stamp() {
+    let mut keys = Keys::new(AnyOrder::groups(None, false), 640);
+    keys.order.want_stamps();
+    let wanted = (0..640).filter(|key| {
+        keys.enter(*key, 0, 1);
+        keys.push(*key, 0);
+        let wants = keys.order.wants_stamp(true);
+        keys.order.stamp(1);
+        wants
+    });
+    let wanted = wanted.count();
+    assert!((10..=12).contains(&wanted), "{wanted} of 640");
+}
