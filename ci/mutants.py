@@ -14,8 +14,8 @@ test fails with it, it *survives*.
 All mutants are compiled into one program, each behind a switch: `a + b` becomes `(if crate::mutant() == 17 { a - b } else { a + b })`, and
 the variable MUTANT says which one is on. So one build serves all. Mutants that do not compile are left out: the compiler's errors say which,
 and the rest is generated again. Each mutant runs against the unit tests of its folder, then, if it lives, against those of the orders and of
-the machine, then against `tests/against_reference.rs` with short words, then against all other unit tests. A mutant that hangs, or takes too
-much processor time or memory, counts as caught.
+the machine, then against `tests/against_reference.rs` with short words, then against all other unit tests, then against `tests/memory.rs`. A
+mutant that hangs, or takes too much processor time or memory, counts as caught.
 
 All is done in a copy of the tree, in target/mutants (or MUTANTS_WORK). MUTANTS_JOBS is how many run at once (2); MUTANTS_RUNNER is a
 command to run each with. mutants.json there has each mutant with the test that caught it. It needs `pip install tree-sitter
@@ -233,9 +233,9 @@ def generate(files, is_wanted):
 
 
 def build():
-    """The programs of the unit tests and of the reference."""
-    built = [m for m in cargo("test", "--no-run", "--lib", "--test=against_reference") if m.get("executable")]
-    return [next(m["executable"] for m in built if m["target"]["name"] == name) for name in ("keyqueue", "against_reference")]
+    """The programs of the unit tests, of the reference and of the test of memory."""
+    built = [m for m in cargo("test", "--no-run", "--lib", "--test=against_reference", "--test=memory") if m.get("executable")]
+    return [next(m["executable"] for m in built if m["target"]["name"] == name) for name in ("keyqueue", "against_reference", "memory")]
 
 
 def run(number, program, arguments, limit=None, more={}, output=subprocess.PIPE):
@@ -292,8 +292,9 @@ def main():
         mutant = mutants[number - 1]
         folder = mutant["file"].split("/")[1] + "::"
         stages = [(programs[0], [folder], 8, ending[folder]), (programs[0], ["order::", "machine::"], 16),
-                  (programs[1], [], 60), (programs[0], ["--skip", "order::", "--skip", "machine::", "--skip", folder], 60)]
-        stages = stages[: 2 if "--quick" in options else 4]
+                  (programs[1], [], 60), (programs[0], ["--skip", "order::", "--skip", "machine::", "--skip", folder], 60),
+                  (programs[2], [], 60)]
+        stages = stages[: 2 if "--quick" in options else 5]
         mutant["caught"] = next((why for stage in stages if (why := run(number, *stage))), None)
         return number
 
