@@ -49,5 +49,6 @@ awk -v want="$(wc -l <<<"$models")" -v chosen="$#" '
     }' "$log"
 
 if [ "$#" = 0 ] && [ ${#files[@]} = 0 ] && [ "$LOOM_MAX_PREEMPTIONS" -lt 3 ]; then
-    LOOM_MAX_PREEMPTIONS=3 timeout --kill-after=10 "$timeout" cargo test --locked --test models -- lock::
+    LOOM_MAX_PREEMPTIONS=3 timeout --kill-after=10 "$timeout" cargo test --locked --test models -- lock:: 2>&1 | tee "$log"
+    grep -q '^test result: ok\. [1-9]' "$log" # it fails if no model has this name
 fi
