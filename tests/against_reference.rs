@@ -1,7 +1,7 @@
 //! Each feature crossed with each other: random lives and all short ones, on the crate and on the plain queue of `tests/reference/`.
 //!
-//! `REFERENCE_SECONDS` is how long random lives go on (2 by default), and `REFERENCE_SEED` is the first of them: the number that a failure
-//! names. `REFERENCE_WORDS` is the length of the short ones (3). `REFERENCE_TABLE=print` prints what was crossed; with `check`, the test fails
+//! `REFERENCE_SECONDS` is how long random lives go on, on a thread for each CPU (2 by default), and `REFERENCE_SEED` is the first of them: the
+//! number that a failure names. `REFERENCE_WORDS` is the length of the short ones (3). `REFERENCE_TABLE=print` prints what was crossed; with `check`, the test fails
 //! for a cell that is empty.
 
 mod reference;
@@ -9,10 +9,21 @@ mod reference;
 use reference::events::Events;
 use reference::plan::Plan;
 use reference::{crossings, methods, swarm, words};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::thread::{available_parallelism, scope};
 use std::time::{Duration, Instant};
 
 fn setting(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|value| value.parse().unwrap_or_else(|_| panic!("{name}={value} is no number")))
+}
+
+/// A thread that ends, or fails, ends the others.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
 }
 
 #[test]
@@ -21,12 +32,19 @@ fn random_lives() {
     let first = setting("REFERENCE_SEED").unwrap_or(0);
     words::rare_lives();
     let start = Instant::now();
-    let (mut lives, mut steps) = (0, 0);
-    while lives < 100 || start.elapsed() < time {
-        steps += swarm::lives(first + lives..first + lives + 100);
-        lives += 100;
-    }
-    println!("{lives} lives, {steps} steps");
+    let (lives, steps, is_over) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
+    let run = || {
+        let _ends = Ends(&is_over);
+        while !is_over.load(Relaxed) {
+            let from = first + lives.fetch_add(100, Relaxed);
+            steps.fetch_add(swarm::lives(from..from + 100), Relaxed);
+            if start.elapsed() >= time {
+                break;
+            }
+        }
+    };
+    scope(|scope| (0..available_parallelism().map_or(1, usize::from)).for_each(|_| drop(scope.spawn(run))));
+    println!("{} lives, {} steps", lives.into_inner(), steps.into_inner());
     let (table, wrong) = crossings::table();
     match std::env::var("REFERENCE_TABLE").as_deref() {
         Ok("check") => assert!(wrong.is_empty(), "{table}\n{} cells are wrong:\n{}", wrong.len(), wrong.join("\n")),

@@ -154,6 +154,15 @@ impl<K> Buckets<K> {
 mod tests {
     use super::*;
 
+    #[test]
+    fn memory_is_given_back_in_pieces() {
+        let mut buckets = Buckets::<u64>::empty(128);
+        for (count, capacity) in [(119, 128), (118, 118), (109, 118), (108, 108)] {
+            buckets.truncate(count, 10);
+            assert_eq!((buckets.len(), buckets.capacity()), (count, capacity));
+        }
+    }
+
     /// Every odd tag is about as likely as any other; otherwise look-ups of new keys would read slots more often.
     #[test]
     fn tags_are_spread() {

@@ -170,6 +170,8 @@ mod tests {
         assert_eq!(shape::<104>(), (32, u64::from(u32::MAX)));
         assert_eq!(shape::<488>(), (8, 0xFF));
         assert_eq!(shape::<70_000>(), (8, 0xFF), "no fewer than eight");
+        let aligned = [Chunk::<u64>::layout(), Chunk::<[u8; 40]>::layout(), Chunk::<[u8; 104]>::layout()];
+        assert_eq!(aligned.map(|layout| layout.align()), [32, 64, 8], "a slot of 32 or 64 bytes is in one cache line");
     }
 
     #[test]

@@ -139,10 +139,12 @@ mod tests {
     fn an_array_that_got_short_gives_memory_back() {
         let mut array = Segmented::new();
         (0..10 * SEGMENT).for_each(|n| *array.get_or_make(n) = n);
+        array.get_or_make(1000 * SEGMENT);
         array.truncate(10);
         assert!(array.capacity() < 100, "{}", array.capacity());
+        assert!(array.segments.capacity() < 100, "{}", array.segments.capacity());
         array.truncate(0);
         array.shrink_to_fit();
-        assert_eq!((array.get(0), array.capacity()), (None, 0));
+        assert_eq!((array.get(0), array.capacity(), array.segments.capacity()), (None, 0, 0));
     }
 }

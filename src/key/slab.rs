@@ -266,8 +266,8 @@ impl<K> Slab<K> {
 
     /// Puts a chunk that has room first in the list of open chunks: its vacant slot was just used, and is still in the cache.
     fn open(&mut self, chunk: ChunkRef<K>, head: &Head<K>) {
+        debug_assert!(head.prev_open.get().is_none(), "it is new, or was closed when it was the first");
         head.next_open.set(self.open);
-        head.prev_open.set(None);
         if let Some(next) = self.open_head(self.open) {
             next.prev_open.set(Some(chunk));
         }
@@ -351,6 +351,8 @@ mod tests {
         assert_eq!(slab.spare, Slab::<String>::SPARE);
         slab.shrink(0..slab.chunks());
         assert!(slab.chunks.capacity() <= 64);
+        slab.shrink_arrays();
+        assert_eq!((slab.chunks.capacity(), slab.numbers.bytes()), (0, 0));
         let again = insert(&mut slab, String::new());
         assert_eq!(slab.remove(again), "");
     }
@@ -365,6 +367,54 @@ mod tests {
         }
         assert_eq!(slab.chunks(), 1);
         assert_eq!(slab.remove(first), 1);
+    }
+
+    /// A full chunk that loses a key takes the next one.
+    #[test]
+    fn a_full_chunk_that_gets_room_is_used() {
+        let mut slab = Slab::new();
+        let slots: Vec<_> = (0..192_u32).map(|i| insert(&mut slab, i)).collect();
+        slab.remove(slots[70]);
+        insert(&mut slab, 192);
+        assert_eq!(slab.chunks(), 3);
+    }
+
+    #[test]
+    fn a_number_finds_a_taken_slot() {
+        let mut slab = Slab::new();
+        let slots: Vec<_> = (0..100_u8).map(|i| insert(&mut slab, [i; 104])).collect();
+        let (gone, left): (Vec<_>, Vec<_>) = slots.into_iter().partition(|slot| slot.key()[0] % 3 == 1);
+        for slot in gone {
+            slab.remove(slot);
+        }
+        let found: Vec<_> = (0..1000).filter_map(|number| slab.get(number)).collect();
+        assert!(found == left, "in the order of memory");
+    }
+
+    /// Also if the thread unwinds.
+    #[test]
+    fn a_drop_that_panics_leaves_no_key() {
+        struct Bad(std::sync::Arc<()>);
+        impl Drop for Bad {
+            fn drop(&mut self) {
+                std::panic::panic_any(std::sync::Arc::strong_count(&self.0));
+            }
+        }
+        for unwinds in [false, true] {
+            let alive = std::sync::Arc::new(());
+            let mut slab = Slab::new();
+            for _ in 0..100 {
+                insert(&mut slab, Bad(alive.clone()));
+            }
+            let dropped = catch_unwind(AssertUnwindSafe(move || {
+                let _slab = slab;
+                if unwinds {
+                    std::panic::panic_any(0_usize);
+                }
+            }));
+            let first = dropped.expect_err("it panics").downcast::<usize>().expect("a count");
+            assert_eq!((*first, std::sync::Arc::strong_count(&alive)), (if unwinds { 0 } else { 101 }, 1));
+        }
     }
 
     #[test]

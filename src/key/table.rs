@@ -528,6 +528,79 @@ mod tests {
         }
     }
 
+    fn insert(table: &mut Table<u32>, keys: std::ops::Range<u32>) -> Vec<EntryRef<u32>> {
+        keys.map(|n| table.insert(n, spread(n), 0)).collect()
+    }
+
+    fn remove(table: &mut Table<u32>, slots: impl IntoIterator<Item = EntryRef<u32>>) {
+        for slot in slots {
+            table.remove(slot);
+        }
+    }
+
+    #[test]
+    fn a_capacity_is_room_for_as_many_keys() {
+        for (capacity, buckets) in [(0, 0), (1, 4), (8, 32), (100, 256), (128, 512)] {
+            assert_eq!(Table::<u32>::new(capacity).buckets.len(), buckets);
+        }
+        let mut table = Table::new(100);
+        insert(&mut table, 0..128);
+        assert_eq!(table.buckets.len(), 256);
+        insert(&mut table, 128..129);
+        assert_eq!(table.buckets.len(), 512);
+    }
+
+    /// How many keys make the table grow and shrink, and that nothing else does.
+    #[test]
+    #[cfg_attr(miri, ignore = "takes too long")]
+    fn two_buckets_for_each_key_and_up_to_sixteen() {
+        let mut table = Table::new(0);
+        let mut slots = insert(&mut table, 0..10_000);
+        assert_eq!((table.left, table.buckets.len()), (0, 32_768));
+        remove(&mut table, slots.drain(2048..));
+        assert_eq!((table.left, table.buckets.len()), (0, 32_768));
+        remove(&mut table, slots.pop());
+        assert_ne!((table.left, table.buckets.len()), (0, 32_768));
+        remove(&mut table, slots);
+        assert_eq!((table.buckets.len(), table.shrink_at), (MIN_BUCKETS, 0), "it gets no shorter");
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "takes too long")]
+    fn a_capacity_is_kept_until_the_table_is_shrunk() {
+        let mut table = Table::new(10_000);
+        let slots = insert(&mut table, 0..10_000);
+        assert!(!table.shrink_buckets(100), "the keys need all");
+        remove(&mut table, slots);
+        assert_eq!(table.buckets.len(), MIN_BUCKETS);
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "takes too long")]
+    fn few_keys_in_few_chunks_move_in_one_step() {
+        let mut table = Table::new(4096);
+        insert(&mut table, 0..512);
+        assert!(table.shrink_buckets(0));
+        assert_eq!((table.left, table.buckets.len()), (0, 2048));
+        let mut table = Table::new(4096);
+        let slots = insert(&mut table, 0..1900);
+        remove(&mut table, slots.into_iter().step_by(2));
+        assert!(table.shrink_buckets(0));
+        assert_eq!((table.left, table.buckets.len()), (0, 2048));
+    }
+
+    /// To free it takes long, so that is not done under the lock.
+    #[test]
+    #[cfg_attr(miri, ignore = "takes too long")]
+    fn a_large_array_is_freed_later() {
+        for (capacity, buckets, retired) in [(GIVE_BACK / 4, GIVE_BACK, 0), (GIVE_BACK / 2, 2 * GIVE_BACK, 1)] {
+            let mut table = Table::<u32>::new(capacity);
+            assert_eq!(table.buckets.len(), buckets);
+            assert!(table.shrink_buckets(100));
+            assert_eq!((table.has_retired(), table.take_retired().len()), (retired > 0, retired));
+        }
+    }
+
     fn spread(n: u32) -> Hash {
         Hash(n.wrapping_mul(0x9e37_79b9))
     }

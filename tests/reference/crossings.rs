@@ -8,8 +8,9 @@ use super::op::{Op, Outcome};
 use super::plan::{Limiter, Plan};
 use super::queue::Reference;
 use keyqueue::{DelayedAdd, OnPanic};
-use std::cell::RefCell;
+use std::cell::Cell;
 use std::fmt::{Debug, Write};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 /// The state of a key before a step.
 #[rustfmt::skip]
@@ -127,20 +128,14 @@ const CALLED: [(Fault, &[&[&str]]); Fault::ALL.len()] = [
     (Fault::Hook, &[&["PollLoop"]]),
 ];
 
-/// How often each cell was filled: steps by states by settings; and panics by steps.
-struct Cells {
-    met: Vec<[[u32; SETTINGS.len()]; STATES.len()]>,
-    struck: [[u32; STEPS.len()]; Fault::ALL.len()],
-    step: usize,
-}
+/// How often each cell was filled, by all threads: steps by states by settings.
+static MET: [[[AtomicU32; SETTINGS.len()]; STATES.len()]; STEPS.len()] =
+    [const { [const { [const { AtomicU32::new(0) }; SETTINGS.len()] }; STATES.len()] }; STEPS.len()];
+/// Panics by steps.
+static STRUCK: [[AtomicU32; STEPS.len()]; Fault::ALL.len()] =
+    [const { [const { AtomicU32::new(0) }; STEPS.len()] }; Fault::ALL.len()];
 
-thread_local! {
-    static CELLS: RefCell<Cells> = RefCell::new(Cells {
-        met: vec![[[0; SETTINGS.len()]; STATES.len()]; STEPS.len()],
-        struck: [[0; STEPS.len()]; Fault::ALL.len()],
-        step: 0,
-    });
-}
+thread_local!(static STEP: Cell<usize> = const { Cell::new(0) });
 
 fn place(of: &[&str], name: &str) -> usize {
     of.iter().position(|other| *other == name).unwrap_or_else(|| panic!("no such row: {name}"))
@@ -219,7 +214,7 @@ fn settings(plan: &Plan, reference: &Reference) -> [bool; SETTINGS.len()] {
 /// A step begins: a panic of the user's code is one in it. (Repetitions have no row, as their steps begin one by one.)
 pub(crate) fn begins(step: &str) {
     if let Some(row) = STEPS.iter().position(|other| *other == step) {
-        CELLS.with_borrow_mut(|cells| cells.step = row);
+        STEP.set(row);
     }
 }
 
@@ -228,20 +223,18 @@ pub(crate) fn meets(step: &str, keys: &[u8], plan: &Plan, reference: &Reference)
     let all: Vec<u8> = reference.all().collect();
     let row = place(&STEPS, step);
     let settings = settings(plan, reference);
-    CELLS.with_borrow_mut(|cells| {
-        cells.step = row;
-        for key in if keys.is_empty() { &all } else { keys } {
-            let state = place(&STATES, state(reference, *key));
-            for (cell, is_set) in cells.met[row][state].iter_mut().zip(settings) {
-                *cell += u32::from(is_set);
-            }
+    STEP.set(row);
+    for key in if keys.is_empty() { &all } else { keys } {
+        let state = place(&STATES, state(reference, *key));
+        for (cell, _) in MET[row][state].iter().zip(settings).filter(|(_, is_set)| *is_set) {
+            cell.fetch_add(1, Relaxed);
         }
-    });
+    }
 }
 
 /// The user's code has panicked in the present step.
 pub(crate) fn struck(fault: Fault) {
-    CELLS.with_borrow_mut(|cells| cells.struck[fault as usize][cells.step] += 1);
+    STRUCK[fault as usize][STEP.get()].fetch_add(1, Relaxed);
 }
 
 fn is_possible(step: &str, state: &str, setting: &str) -> bool {
@@ -251,39 +244,35 @@ fn is_possible(step: &str, state: &str, setting: &str) -> bool {
 /// The table, and the cells that are not as they are to be.
 pub(crate) fn table() -> (String, Vec<String>) {
     let (mut table, mut wrong) = (String::new(), Vec::new());
-    CELLS.with_borrow(|cells| {
-        for (step, states) in STEPS.iter().zip(&cells.met) {
-            for (state, met) in STATES.iter().zip(states) {
-                let mut line = String::new();
-                for (setting, count) in SETTINGS.iter().zip(met) {
-                    let possible = is_possible(step, state, setting);
-                    match (possible, count) {
-                        (true, 0) => wrong.push(format!("empty: {step} | {state} | {setting}")),
-                        (false, 1..) => wrong.push(format!("impossible, and yet filled: {step} | {state} | {setting}")),
-                        _ => {}
-                    }
-                    let count = if possible { count.to_string() } else { "-".to_owned() };
-                    write!(line, " {count:>7}").expect("a string");
-                }
-                writeln!(table, "{step:<30} {state:<28}{line}").expect("a string");
-            }
-        }
-        for (fault, steps) in CALLED.iter().zip(&cells.struck) {
-            for (step, count) in STEPS.iter().zip(steps) {
-                let (_, called) = fault;
-                match (called.iter().any(|steps| is_in(steps, step)), count) {
-                    (true, 0) => wrong.push(format!("empty: a panic of {:?} in {step}", fault.0)),
-                    (false, 1..) => {
-                        wrong.push(format!("impossible, and yet filled: a panic of {:?} in {step}", fault.0))
-                    }
+    for (step, states) in STEPS.iter().zip(&MET) {
+        for (state, met) in STATES.iter().zip(states) {
+            let mut line = String::new();
+            for (setting, count) in SETTINGS.iter().zip(met) {
+                let (possible, count) = (is_possible(step, state, setting), count.load(Relaxed));
+                match (possible, count) {
+                    (true, 0) => wrong.push(format!("empty: {step} | {state} | {setting}")),
+                    (false, 1..) => wrong.push(format!("impossible, and yet filled: {step} | {state} | {setting}")),
                     _ => {}
                 }
-                if *count > 0 {
-                    writeln!(table, "a panic of {:?} in {step}: {count}", fault.0).expect("a string");
-                }
+                let count = if possible { count.to_string() } else { "-".to_owned() };
+                write!(line, " {count:>7}").expect("a string");
+            }
+            writeln!(table, "{step:<30} {state:<28}{line}").expect("a string");
+        }
+    }
+    for (fault, steps) in CALLED.iter().zip(&STRUCK) {
+        for (step, count) in STEPS.iter().zip(steps) {
+            let ((_, called), count) = (fault, count.load(Relaxed));
+            match (called.iter().any(|steps| is_in(steps, step)), count) {
+                (true, 0) => wrong.push(format!("empty: a panic of {:?} in {step}", fault.0)),
+                (false, 1..) => wrong.push(format!("impossible, and yet filled: a panic of {:?} in {step}", fault.0)),
+                _ => {}
+            }
+            if count > 0 {
+                writeln!(table, "a panic of {:?} in {step}: {count}", fault.0).expect("a string");
             }
         }
-    });
+    }
     let head: String = SETTINGS.iter().map(|setting| format!(" {:>7}", &setting[..setting.len().min(7)])).collect();
     (format!("{:<59}{head}\n{table}", ""), wrong)
 }

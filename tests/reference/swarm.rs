@@ -7,7 +7,11 @@ use super::plan::Plan;
 use super::random::Random;
 use super::run::run;
 use keyqueue::DelayConflict;
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Once;
+
+thread_local!(static IS_QUIET: Cell<bool> = const { Cell::new(false) });
 
 /// The kinds of steps.
 const KINDS: usize = 29;
@@ -227,17 +231,21 @@ pub(crate) fn lives(seeds: impl Iterator<Item = u64>) -> u64 {
     count
 }
 
-/// A panic's message is printed when it happens, so only while a run is repeated for its reader.
+/// Whether a run fails. A panic's message is printed when it happens, so not here: a run that fails is repeated for its reader.
 pub(super) fn fails(plan: &Plan, ops: &[Op]) -> bool {
-    quietly(|| catch_unwind(AssertUnwindSafe(|| run(plan, ops))).is_err())
-}
-
-fn quietly<T>(run: impl FnOnce() -> T) -> T {
-    let hook = std::panic::take_hook();
-    std::panic::set_hook(Box::new(|_| {}));
-    let result = run();
-    std::panic::set_hook(hook);
-    result
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let print = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            if !IS_QUIET.get() {
+                print(info)
+            }
+        }));
+    });
+    IS_QUIET.set(true);
+    let result = catch_unwind(AssertUnwindSafe(|| run(plan, ops)));
+    IS_QUIET.set(false);
+    result.is_err()
 }
 
 /// A list of steps that fails too, with fewer steps and smaller numbers: one change after the other, as long as one still fails.
