@@ -143,10 +143,9 @@ fn a_drain_waits_for_both_shards() {
             let (queue, first, second) = two_shards();
             queue.add_all([first, second]);
             let finished = Arc::new(AtomicUsize::new(0));
-            let workers = [(); 2].map(|()| {
-                let (queue, finished) = (queue.clone(), Arc::clone(&finished));
+            let holders = [(); 2].map(|()| {
+                let (item, finished) = (queue.try_get_owned().unwrap(), Arc::clone(&finished));
                 thread::spawn(move || {
-                    let item = queue.get().unwrap();
                     finished.fetch_add(1, Relaxed);
                     item.done();
                 })
@@ -157,7 +156,7 @@ fn a_drain_waits_for_both_shards() {
                 queue.shut_down_with_drain();
             }
             assert_eq!(finished.load(Relaxed), 2);
-            workers.into_iter().for_each(|worker| worker.join().unwrap());
+            holders.into_iter().for_each(|holder| holder.join().unwrap());
         });
     }
 }
