@@ -1,9 +1,7 @@
 //! Members of two versions in one fleet: a rolling upgrade, and its rollback. The other version is the same code over a store that changes
 //! what is written and read: records without a format, with more fields, and of another format.
 
-mod common;
-
-use common::{join, millis, seconds, within};
+use crate::common::{join, millis, seconds, within};
 use keyqueue_fleet::store::{Change, Deleted, MemoryStore, Store, StoreError, Stored, Version, Watch, Written};
 use keyqueue_fleet::{Fleet, FleetError};
 use serde_json::{Value, json};

@@ -1,8 +1,6 @@
 //! Members join, leave and disappear: who owns what, and when.
 
-mod common;
-
-use common::{builder, join, millis, seconds, within};
+use crate::common::{builder, join, millis, seconds, within};
 use keyqueue::WorkQueue;
 use keyqueue_fleet::{Event, Fleet, FleetError, MemoryStore, StableHasher, Store, Unhealthy};
 use std::collections::HashSet;

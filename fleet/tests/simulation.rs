@@ -9,11 +9,10 @@
 //! With the feature `mutants`, faults are built into the protocol, and the simulation must notice each.
 //! `FLEET_SEEDS` (default 40) says how many seeds are tried, from `FLEET_SEED` (default 0) on.
 
-mod common;
 #[path = "common/faults.rs"]
 mod faults;
 
-use common::{clock, millis, seconds};
+use crate::common::{clock, millis, seconds};
 use faults::Faulty;
 use keyqueue::{Outcome, WorkQueue};
 use keyqueue_fleet::{Event, Fleet, MemoryStore, Store};

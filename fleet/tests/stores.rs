@@ -2,9 +2,7 @@
 //! `FLEET_KUBE` is 1, against the API server of the default kube config, in the namespace `default`; `etcd` with the feature and a server at
 //! `FLEET_ETCD` (`ci/fleet-etcd.sh` starts one). With `FLEET_ETCD`, `etcd_auth.rs` starts servers of its own.
 
-mod common;
-
-use common::within;
+use crate::common::within;
 use keyqueue::WorkQueue;
 use keyqueue_fleet::store::{Change, Deleted, MemoryStore, Store, Stored, Version, Watch, Written};
 use keyqueue_fleet::{Event, Fleet};

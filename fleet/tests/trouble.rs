@@ -1,8 +1,6 @@
 //! What a member does when its store, its clock, its handlers or other members are in trouble.
 
-mod common;
-
-use common::{builder, clock, join, millis, seconds, within};
+use crate::common::{builder, clock, join, millis, seconds, within};
 use keyqueue::WorkQueue;
 use keyqueue_fleet::store::{Deleted, MemoryStore, Store, StoreError, Stored, Version, Watch, Written};
 use keyqueue_fleet::{Event, Fleet, FleetError, LeaseClock, NotAllowed, OwnedPermit, Unhealthy};

@@ -1,8 +1,6 @@
 //! What a fleet's workers have in common with the queue's, and what is left when the fleet is dropped.
 
-mod common;
-
-use common::{join, millis, seconds, within};
+use crate::common::{join, millis, seconds, within};
 use keyqueue::{Added as QueueAdded, Outcome, WorkQueue};
 use keyqueue_fleet::{Added, Fleet, Held, MemoryStore};
 use std::future::pending;

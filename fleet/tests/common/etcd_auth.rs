@@ -1,6 +1,6 @@
 //! Servers of etcd with users, whose tokens end: after their time to live, when users change, when etcd starts again.
 
-use super::common::within;
+use crate::common::within;
 use keyqueue::WorkQueue;
 use keyqueue_fleet::Fleet;
 use keyqueue_fleet::etcd_client::{Client, ConnectOptions, Permission};
