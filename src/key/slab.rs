@@ -476,6 +476,8 @@ mod tests {
         slab.shrink(0..slab.chunks());
         assert_eq!((slab.chunks(), chunks(&slab).count(), slab.taken()), (11, 1, 64));
         assert!(slab.chunks.capacity() < 100);
+        slab.shrink_arrays();
+        assert_eq!(slab.chunks.capacity(), 11);
         let again: Vec<_> = (0..640).map(|i| insert(&mut slab, i)).collect();
         assert_eq!(slab.chunks(), 11);
         let all = stay.into_iter().map(|(slot, _)| slot).chain(again);
