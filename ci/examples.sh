@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Runs the examples; each checks its own result, or this script looks at what it prints.
+# Runs the examples; each checks its own result, or this script looks at what it prints. One build has the features of all; with --alone, each
+# is also built with its own.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 timeout="$(command -v timeout >/dev/null && echo "timeout 300" || true)" # a controller that misses an event would wait without end
@@ -13,39 +14,43 @@ prints() {
     done
     echo "it does not print $1, but:" && cat "$folder/out" && return 1
 }
+packages=(keyqueue reconcile crawler top controller service)
+if [ "${1:-}" = --alone ]; then
+    for package in "${packages[@]}"; do cargo build --locked -p "$package" --bins --examples; done
+fi
+cargo build --locked "${packages[@]/#/--package=}" --bins --examples
+programs="${CARGO_TARGET_DIR:-target}/debug"
 echo "--- periodic"
-cargo run --locked --quiet --example periodic
+"$programs/examples/periodic"
 echo "--- reconcile"
 mkdir -p "$folder/tree/sub" && echo one > "$folder/tree/one" && echo two > "$folder/tree/sub/two"
-reconcile=(cargo run --locked --quiet --example reconcile -- "$folder/tree")
+reconcile=("$programs/examples/reconcile" "$folder/tree")
 "${reconcile[@]}" --once | tee "$folder/out"
 prints '^2 files, 4 runs'
 prints '^0 retried, 0 given up, 0 delayed'
-"${reconcile[@]}" > "$folder/out" & # cargo becomes the example
+"${reconcile[@]}" > "$folder/out" &
 prints '^new .*sub/two: 4 bytes'
 echo changed > "$folder/tree/one" && prints '^changed .*one: 8 bytes'
 rm "$folder/tree/one" && prints '^gone .*one'
 kill -INT $! && wait $!
 prints '^1 files' # and it has ended well
 echo "--- crawler"
-cargo run --locked --quiet -p crawler > "$folder/out" && prints '^720 pages'
-cargo run --locked --quiet -p crawler -- --chaos > "$folder/out" && prints '^0 left'
+"$programs/crawler" > "$folder/out" && prints '^720 pages'
+"$programs/crawler" --chaos > "$folder/out" && prints '^0 left'
 echo "--- top"
-cargo run --locked --quiet -p top -- --frames 3
-cargo run --locked --quiet -p top -- --picture "$folder/out"
+"$programs/top" --frames 3
+"$programs/top" --picture "$folder/out"
 for panel in "queued keys" "times, last 5.0 s" "processing keys" "delays to come" "keys that fail most" "29 s ago"; do
     prints ">$panel</text>"
 done
 echo "--- controller"
-cargo build --locked -p controller
-$timeout cargo run --locked --quiet -p controller
+$timeout "$programs/controller"
 echo "--- service"
 command -v curl >/dev/null || { echo "skipped: curl is not installed"; exit 0; }
-cargo build --locked --quiet -p service
 # Starts it, and finds its address.
 serves() {
     : > "$folder/out" # else the line of the one before is found
-    cargo run --locked --quiet -p service 127.0.0.1:0 > "$folder/out" 2>&1 &
+    "$programs/service" 127.0.0.1:0 > "$folder/out" 2>&1 &
     prints '^http'
     address="$(sed -n 's|^http://\(.*\)/metrics$|\1|p' "$folder/out")"
 }
