@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs the examples; each checks its own result, or this script looks at what it prints. One build has the features of all; with --alone, each
-# is also built with its own.
+# Runs the examples; each checks its own result, or this script looks at what it prints. One build has the features of all. With --alone, each
+# is built with its own, and run by cargo, as a reader runs it.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 timeout="$(command -v timeout >/dev/null && echo "timeout 300" || true)" # a controller that misses an event would wait without end
@@ -14,12 +14,20 @@ prints() {
     done
     echo "it does not print $1, but:" && cat "$folder/out" && return 1
 }
-packages=(keyqueue reconcile crawler top controller service)
 if [ "${1:-}" = --alone ]; then
-    for package in "${packages[@]}"; do cargo build --locked -p "$package" --bins --examples; done
+    cargo run --locked --example periodic
+    cargo run --locked --example reconcile -- src --once
+    cargo run --locked -p crawler
+    cargo run --locked -p top -- --frames 3
+    $timeout cargo run --locked -p controller
+    env -u KUBECONFIG $timeout cargo run --locked -p operator
+    cargo build --locked -p service
+    exit
 fi
-cargo build --locked "${packages[@]/#/--package=}" --bins --examples
+packages=(keyqueue reconcile crawler top controller operator service)
 programs="${CARGO_TARGET_DIR:-target}/debug"
+rm -f "$programs"/{crawler,top,controller,operator,service} "$programs"/examples/{periodic,reconcile} # those of an earlier build
+cargo build --locked "${packages[@]/#/--package=}" --bins --examples
 echo "--- periodic"
 "$programs/examples/periodic"
 echo "--- reconcile"
@@ -32,11 +40,14 @@ prints '^0 retried, 0 given up, 0 delayed'
 prints '^new .*sub/two: 4 bytes'
 echo changed > "$folder/tree/one" && prints '^changed .*one: 8 bytes'
 rm "$folder/tree/one" && prints '^gone .*one'
-kill -INT $! && wait $!
+kill -INT $!
+wait $!
 prints '^1 files' # and it has ended well
 echo "--- crawler"
-"$programs/crawler" > "$folder/out" && prints '^720 pages'
-"$programs/crawler" --chaos > "$folder/out" && prints '^0 left'
+"$programs/crawler" > "$folder/out"
+prints '^720 pages'
+"$programs/crawler" --chaos > "$folder/out"
+prints '^0 left'
 echo "--- top"
 "$programs/top" --frames 3
 "$programs/top" --picture "$folder/out"
@@ -45,6 +56,8 @@ for panel in "queued keys" "times, last 5.0 s" "processing keys" "delays to come
 done
 echo "--- controller"
 $timeout "$programs/controller"
+echo "--- operator"
+env -u KUBECONFIG $timeout "$programs/operator" # not on the cluster of the caller
 echo "--- service"
 command -v curl >/dev/null || { echo "skipped: curl is not installed"; exit 0; }
 # Starts it, and finds its address.

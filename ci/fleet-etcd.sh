@@ -29,7 +29,8 @@ limited() {
     if timeout --version >/dev/null 2>&1; then timeout "$@"; else shift && "$@"; fi
 }
 cargo clippy --locked -p keyqueue-fleet -p fleet-chaos --all-targets --all-features -- -D warnings
-FLEET_ETCD=http://127.0.0.1:23790 limited 900 cargo test --locked --release -p keyqueue-fleet --features etcd --test all -- --nocapture stores::
+FLEET_ETCD=http://127.0.0.1:23790 limited 900 cargo test --locked --release -p keyqueue-fleet --features etcd --test all -- --nocapture stores:: 2>&1 | tee "$data/tests"
+for tests in stores::etcd stores::etcd_auth::; do grep -q "^test $tests" "$data/tests"; done
 limited 900 cargo test --locked --release -p fleet-chaos
 limited 1500 cargo run --locked --release -p fleet-chaos -- --seconds "${CHAOS_SECONDS:-40}" --all
 echo "passed: the stores' tests with etcd, users and tokens that end; fleet-chaos (its verdict is the line above)"

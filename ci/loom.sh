@@ -6,16 +6,16 @@
 #   ci/loom.sh --main                         the files `adds`, `waiting` and `shutdown`
 #   ci/loom.sh --deep                         all models with three preemptions: an hour
 #
-# LOOM_MAX_PREEMPTIONS and LOOM_TIMEOUT (seconds, default 1500, the build included) may be set.
+# LOOM_MAX_PREEMPTIONS and LOOM_TIMEOUT (seconds for the build, and for each model: 300, with --deep 3600) may be set.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 # Set here because the environment overrides .cargo/config.toml: a RUSTFLAGS of the caller cannot turn the models off.
 export RUSTFLAGS="--cfg loom"
-files=() timeout="${LOOM_TIMEOUT:-1500}"
+files=() timeout="${LOOM_TIMEOUT:-300}"
 case "${1:-}" in
     --main) files=(adds waiting shutdown) && shift ;;
-    --deep) LOOM_MAX_PREEMPTIONS=3 timeout="${LOOM_TIMEOUT:-7200}" && shift ;;
+    --deep) LOOM_MAX_PREEMPTIONS=3 timeout="${LOOM_TIMEOUT:-3600}" && shift ;;
 esac
 export LOOM_MAX_PREEMPTIONS="${LOOM_MAX_PREEMPTIONS:-2}"
 work="$(mktemp -d)"
@@ -49,11 +49,11 @@ run() {
     local start=$SECONDS program="$work/program_models" model="$1::$2"
     [ "$1" != fleet_gate ] || program="$work/program_fleet_gate" model="$2"
     [ "$1" != lock ] || [ "$LOOM_MAX_PREEMPTIONS" -gt 3 ] || export LOOM_MAX_PREEMPTIONS=3
-    timeout --kill-after=10 "$timeout" "$program" --exact "$model" >"$work/$2" 2>&1 && grep -q '^test result: ok\. 1 passed' "$work/$2" ||
-        { cat "$work/$2" && echo "FAILED $1::$2" && return 1; }
+    timeout --kill-after=10 "$timeout" "$program" --exact "$model" >"$work/$1-$2" 2>&1 && grep -q '^test result: ok\. 1 passed' "$work/$1-$2" ||
+        { cat "$work/$1-$2"; echo "FAILED $1::$2"; return 1; }
     echo "$1::$2, $((SECONDS - start)) s"
 }
-cargo test --locked --test models --test fleet_gate --no-run 2>&1 | tee "$work/build"
+CARGO_TERM_COLOR=never timeout --kill-after=10 "$timeout" cargo test --locked --test models --test fleet_gate --no-run 2>&1 | tee "$work/build"
 while read -r name program; do ln -s "$(realpath "$program")" "$work/program_$name"; done \
     < <(sed -n 's|.*Executable tests/\(.*\)\.rs (\(.*\))$|\1 \2|p' "$work/build")
 export -f run && export timeout work

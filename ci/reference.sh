@@ -17,7 +17,7 @@ case "${1:-}" in
 esac
 export REFERENCE_SECONDS="${REFERENCE_SECONDS:-$seconds}" REFERENCE_WORDS="${REFERENCE_WORDS:-$words}" REFERENCE_SEED="${REFERENCE_SEED:-$first}"
 echo "from life $REFERENCE_SEED on"
-# One thread: so the words and the lives do not take each other's time.
+# One test at a time: so the words and the lives do not take each other's time.
 cargo test --locked "${build[@]}" -p keyqueue --test against_reference -- --nocapture --test-threads 1
 [ "$stress" != 0 ] || exit 0
 export KEYQUEUE_STRESS="${KEYQUEUE_STRESS:-$stress}" RUSTC_WORKSPACE_WRAPPER="$PWD/ci/rustc-with-steps"

@@ -9,7 +9,7 @@ use super::run::run;
 use keyqueue::DelayConflict;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Once;
+use std::sync::{Mutex, Once};
 
 thread_local!(static IS_QUIET: Cell<bool> = const { Cell::new(false) });
 
@@ -299,6 +299,8 @@ fn steps(ops: &[Op]) -> usize {
 
 /// Fails, with the shortest list of steps that was found.
 pub(crate) fn report(plan: &Plan, ops: Vec<Op>, name: &str) -> ! {
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let _lock = ONE_AT_A_TIME.lock();
     let ops = shorter(plan, ops);
     eprintln!("{name} fails after {} steps:\n{plan:?}", steps(&ops));
     for op in &ops {
