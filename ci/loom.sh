@@ -15,7 +15,7 @@ export RUSTFLAGS="--cfg loom"
 files=() timeout="${LOOM_TIMEOUT:-300}"
 case "${1:-}" in
     --main) files=(adds waiting shutdown) && shift ;;
-    --deep) LOOM_MAX_PREEMPTIONS=3 timeout="${LOOM_TIMEOUT:-3600}" && shift ;;
+    --deep) export LOOM_MAX_PREEMPTIONS=3 CARGO_PROFILE_TEST_OPT_LEVEL=3 timeout="${LOOM_TIMEOUT:-3600}" && shift ;;
 esac
 export LOOM_MAX_PREEMPTIONS="${LOOM_MAX_PREEMPTIONS:-2}"
 work="$(mktemp -d)"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The README's test command; the tests that need a feature that is off by default; and those with threads once more in release, where
 # threads contend more often and debug assertions are off. The first command alone runs the unit tests of one thread (`key`, `machine`,
-# `order`), which are the same with all features. `ci/test.sh --quick`: the README's command alone. `--bare`: the tests that need no feature,
+# `order`), which are the same with all features. `ci/test.sh --quick`: the README's command alone, with short lives. `--bare`: the tests that need no feature,
 # without any. `--ignored`: what is too large for each change, and all tests in release (ci/reference.sh crosses the features in release on
 # each change).
 set -euo pipefail
@@ -24,6 +24,7 @@ case "${1:-}" in
         exit
         ;;
 esac
+[ "${1:-}" != --quick ] || export MACHINE_WORDS=2 REFERENCE_WORDS=2 REFERENCE_SECONDS=0 # ci/reference.sh --quick has longer lives
 limited cargo test
 [ "${1:-}" != --quick ] || exit 0
 # All but `std-lock`, which has a script of its own: the queue's own lock is what is tested here.
