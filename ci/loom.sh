@@ -4,7 +4,7 @@
 #   ci/loom.sh [<argument of the tests>...]   all models with two preemptions, and those of the lock with three: what they were seen to
 #                                             find, they find with these
 #   ci/loom.sh --main                         the files `adds`, `waiting` and `shutdown`
-#   ci/loom.sh --deep                         all models with three preemptions: an hour
+#   ci/loom.sh --deep                         all models with three preemptions: six minutes
 #
 # LOOM_MAX_PREEMPTIONS and LOOM_TIMEOUT (seconds for the build, and for each model: 300, with --deep 3600) may be set.
 set -euo pipefail

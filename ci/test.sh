@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # The README's test command; the tests that need a feature that is off by default; and those with threads once more in release, where
 # threads contend more often and debug assertions are off. The first command alone runs the unit tests of one thread (`key`, `machine`,
-# `order`), which are the same with all features. `ci/test.sh --quick`: the README's command alone, with short lives. `--bare`: the tests that need no feature,
-# without any. `--ignored`: what is too large for each change, and all tests in release (ci/reference.sh crosses the features in release on
-# each change).
+# `order`), which are the same with all features. `ci/test.sh --quick`: the README's command alone, with short lives. `--bare`: the tests that
+# need no feature, without any. `--ignored`: what is too large for each change, and all tests in release (ci/reference.sh crosses the features
+# in release on each change).
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # A time limit, because a lost wake-up makes a test hang. (macOS has no command `timeout`, and that of Windows is another program.)
