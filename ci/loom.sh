@@ -6,13 +6,13 @@
 #   ci/loom.sh --main                         the files `adds`, `waiting` and `shutdown`
 #   ci/loom.sh --deep                         all models with three preemptions: six minutes
 #
-# LOOM_MAX_PREEMPTIONS and LOOM_TIMEOUT (seconds for the build, and for each model: 300, with --deep 3600) may be set.
+# LOOM_MAX_PREEMPTIONS and LOOM_TIMEOUT (seconds for the build, and for each model: 900, with --deep 3600) may be set.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 # Set here because the environment overrides .cargo/config.toml: a RUSTFLAGS of the caller cannot turn the models off.
 export RUSTFLAGS="--cfg loom"
-files=() timeout="${LOOM_TIMEOUT:-300}"
+files=() timeout="${LOOM_TIMEOUT:-900}"
 case "${1:-}" in
     --main) files=(adds waiting shutdown) && shift ;;
     --deep) export LOOM_MAX_PREEMPTIONS=3 CARGO_PROFILE_TEST_OPT_LEVEL=3 timeout="${LOOM_TIMEOUT:-3600}" && shift ;;
