@@ -69,12 +69,15 @@ impl Servers {
 
     /// `root`, and `fleet`, which may read and write the prefix.
     async fn set_up_users(&self) {
-        let client = self.client(None).await;
         let begin = Instant::now();
-        while client.kv_client().get("x", None).await.is_err() {
-            assert!(begin.elapsed() < Duration::from_secs(20), "etcd does not answer: see {:?}", self.folder);
-            sleep(Duration::from_millis(50)).await;
+        for endpoint in self.endpoints() {
+            // Of three servers, two answer before the third one listens.
+            while Client::connect([&endpoint], None).await.unwrap().kv_client().get("x", None).await.is_err() {
+                assert!(begin.elapsed() < Duration::from_secs(20), "etcd does not answer: see {:?}", self.folder);
+                sleep(Duration::from_millis(50)).await;
+            }
         }
+        let client = self.client(None).await;
         let mut auth = client.auth_client();
         for user in ["root", "fleet"] {
             auth.user_add(user, "password", None).await.unwrap();
