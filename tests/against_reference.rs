@@ -1,11 +1,11 @@
 //! Each feature crossed with each other: random lives and all short ones, on the crate and on the plain queue of `tests/reference/`.
 //!
-//! `REFERENCE_SECONDS` is how long random lives go on, in as many threads as there are CPUs (2 by default), and `REFERENCE_SEED` is the first of
-//! them: the number that a failure names. `REFERENCE_WORDS` is the length of the short ones (3). `REFERENCE_TABLE=print` prints what was
+//! `REFERENCE_SECONDS` is how long random lives go on, in as many threads as there are CPUs (2 by default), and `REFERENCE_SEED` is the first
+//! of them: the number that a failure names. `REFERENCE_WORDS` is the length of the short ones (3). `REFERENCE_TABLE=print` prints what was
 //! crossed; with `check`, the test fails for a cell that is empty.
 //!
-//! A life is the same each time, but for one thing: keys of two shards that are stamped at one moment are ordered by a counter of the process,
-//! which other threads move on. A failure with several shards that does not come again may do so if the process has one CPU (`taskset -c 0`).
+//! A life is the same each time, but for one thing: keys of two shards that are stamped at one moment are ordered by a counter of the
+//! process, which other threads move on. A failure with several shards that does not come again may do so on one CPU (`taskset -c 0`).
 
 mod reference;
 
@@ -36,7 +36,11 @@ fn random_lives() {
             steps.fetch_add(batch.unwrap_or_else(|panic| resume_unwind(panic)), Relaxed);
         }
     };
-    scope(|scope| (0..available_parallelism().map_or(1, usize::from)).for_each(|_| drop(scope.spawn(run))));
+    scope(|scope| {
+        for _ in 0..available_parallelism().map_or(1, usize::from) {
+            scope.spawn(run);
+        }
+    });
     println!("{} lives, {} steps", lives.into_inner(), steps.into_inner());
     let (table, wrong) = crossings::table();
     match std::env::var("REFERENCE_TABLE").as_deref() {

@@ -1,4 +1,4 @@
-//! All tests as one program, which builds in a third of the time of one for each file.
+//! All tests as one program, which builds in half the time of one for each file.
 
 mod common;
 mod formats;
