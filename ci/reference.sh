@@ -7,11 +7,11 @@
 # same lives, from 0 on, so that it judges the change alone; --long makes new ones.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-seconds=50 words=4 stress=20 first=0 build=(--release)
+seconds=50 words=4 stress=20 first=0 driven=10000 build=(--release)
 case "${1:-}" in
-    --quick) seconds=10 stress=0 build=(--config profile.dev.package.keyqueue.opt-level=2) ;;
+    --quick) seconds=10 stress=0 driven=2000 build=(--config profile.dev.package.keyqueue.opt-level=2) ;;
     --long)
-        seconds=2700 words=6 stress=300 first=$(date +%s)000000
+        seconds=2700 words=6 stress=300 driven=500000 first=$(date +%s)000000
         export REFERENCE_TABLE="${REFERENCE_TABLE:-check}"
         ;;
 esac
@@ -19,6 +19,9 @@ export REFERENCE_SECONDS="${REFERENCE_SECONDS:-$seconds}" REFERENCE_WORDS="${REF
 echo "from life $REFERENCE_SEED on"
 # One test at a time: so the words and the lives do not take each other's time.
 cargo test --locked "${build[@]}" -p keyqueue --test against_reference -- --nocapture --test-threads 1
+# The same with the driver thread, and with getters that expire delays, from within the crate.
+DRIVEN_SEED="$REFERENCE_SEED" DRIVEN_LIVES="${DRIVEN_LIVES:-$driven}" \
+    cargo test --locked --config profile.dev.package.keyqueue.opt-level=2 -p keyqueue --lib driven -- --nocapture
 [ "$stress" != 0 ] || exit 0
 export KEYQUEUE_STRESS="${KEYQUEUE_STRESS:-$stress}" RUSTC_WORKSPACE_WRAPPER="$PWD/ci/rustc-with-steps"
 cargo test --locked --release -p keyqueue --test stress -- --nocapture

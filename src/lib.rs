@@ -288,6 +288,9 @@ mod prefetch;
 mod queue;
 mod random;
 pub mod rate_limiter;
+#[cfg(all(test, not(loom)))]
+#[path = "../tests/reference/mod.rs"]
+mod reference;
 mod shared;
 mod stats;
 #[cfg(keyqueue_steps)]

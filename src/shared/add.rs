@@ -3,7 +3,7 @@
 use super::Shared;
 use super::hub::Flags;
 use super::locked::Locked;
-use super::section::in_mode;
+use super::section::{Change, in_mode};
 use super::settings::Limiter;
 use crate::key::Hash as KeyHash;
 use crate::machine::{Failure, How, Machine, Mode, Owed};
@@ -45,7 +45,7 @@ impl<K: Hash + Eq> Shared<K> {
         let locked = this.shard_of(hash);
         this.note_add(locked);
         Self::add_to(this, locked, key, hash, wakeups, |this, locked, machine, owed| {
-            this.leave(locked, machine, owed, Mode::PLAIN);
+            this.leave(locked, machine, owed, Mode::PLAIN, Change::Queued);
         })
     }
 
@@ -96,7 +96,7 @@ impl<K: Hash + Eq> Shared<K> {
             let how = How { priority, conflict, ..How::NOW };
             let mode = Mode { is_awaited: mode.is_awaited && wakeups == Wakeups::Now, ..mode };
             let (added, owed) = machine.add(&mut hand, hash, group, how, mode);
-            this.leave(locked, machine, owed, mode);
+            this.leave(locked, machine, owed, mode, Change::Queued);
             if has_extras {
                 Self::after_add(this, added);
             }
@@ -145,7 +145,7 @@ impl<K: Hash + Eq> Shared<K> {
         hand = Some(key);
         let added = in_mode!(this, mode, _extras => {
             let (added, owed) = machine.add(&mut hand, hash, group, how, mode);
-            this.leave(locked, machine, owed, mode);
+            this.leave(locked, machine, owed, mode, Change::Queued);
             added
         });
         // A delay may have to start the driver.

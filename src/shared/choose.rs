@@ -40,6 +40,7 @@ use super::Shared;
 use super::cursor::{Cursor, Place, with_cursor};
 use super::hub::Flags;
 use super::locked::{Busy, Front, Locked, PASSES};
+use super::section::Change;
 use super::take::Taken;
 use crate::machine::{Claimed, Mode, Owed};
 use crate::sync::{Ordering, model_const};
@@ -90,7 +91,7 @@ impl<K> Shared<K> {
         }
         let claimed = machine.get_simple()?;
         locked.number();
-        self.leave(locked, machine, Owed::NOTHING, Mode::PLAIN);
+        self.leave(locked, machine, Owed::NOTHING, Mode::PLAIN, Change::Taken);
         place.left.set(place.left.get() - 1);
         Some(claimed)
     }

@@ -3,7 +3,7 @@
 
 use super::Shared;
 use super::hub::Flags;
-use super::section::in_mode;
+use super::section::{Change, in_mode};
 use crate::key::Hash as KeyHash;
 use crate::machine::{Cancelled, Machine, Mode, Owed};
 use crate::sync::MutexGuard;
@@ -22,7 +22,7 @@ impl<K: Hash + Eq> Shared<K> {
         let mut machine: MutexGuard<'_, Machine<K>> = locked.lock();
         let mode = self.mode();
         let (answer, owed) = verb(&mut machine, &mut hand, hash, mode);
-        self.leave(locked, machine, owed, mode);
+        self.leave(locked, machine, owed, mode, Change::Taken);
         (answer, hand)
     }
 
@@ -33,7 +33,7 @@ impl<K: Hash + Eq> Shared<K> {
         let mut machine = locked.lock();
         let cancelled = in_mode!(self, mode, _extras => {
             let (cancelled, owed) = machine.cancel(&mut hand, key, hash, mode);
-            self.leave(locked, machine, owed, mode);
+            self.leave(locked, machine, owed, mode, Change::Queued);
             cancelled
         });
         if let Cancelled::Added(added) = cancelled {

@@ -3,7 +3,7 @@
 use super::Shared;
 use super::hub::Flags;
 use super::locked::Locked;
-use super::section::in_mode;
+use super::section::{Change, in_mode};
 use crate::machine::{Claimed, End, Ended, Machine, MaybeNanos, Mode, Owed, WHEEL_IS_FULL};
 use crate::panics::contained;
 use crate::sync::{Arc, MutexGuard};
@@ -37,7 +37,7 @@ impl<K> Shared<K> {
         } else {
             let locked = self.home(&claimed);
             self.end_in(locked, claimed, end, |this, locked, machine, owed| {
-                this.leave(locked, machine, owed, Mode::PLAIN);
+                this.leave(locked, machine, owed, Mode::PLAIN, Change::Queued);
             });
         }
     }
@@ -77,7 +77,7 @@ impl<K> Shared<K> {
             let worked = if mode.is_measured { self.note_end(&mut machine, &claimed, None) } else { MaybeNanos::UNKNOWN };
             let (ended, owed) = machine.done(&mut hand, claimed, end, mode);
             if mode.is_ordered || ended == Ended::Queued || owed != Owed::NOTHING {
-                self.leave(locked, machine, owed, mode);
+                self.leave(locked, machine, owed, mode, Change::Queued);
             } else {
                 drop(machine); // before the key in the hand (W4), and the observer (P17)
             }
@@ -147,7 +147,7 @@ impl<K> Shared<K> {
             worked = this.note_end(&mut machine, &claimed, how.may_delay().then_some(how.now));
         }
         let (requeued, owed) = machine.requeue(&mut hand, claimed, how, end, mode);
-        this.leave(locked, machine, owed, mode);
+        this.leave(locked, machine, owed, mode, Change::Queued);
         let added = requeued?;
         // First: a panic of the observer must not leave a delay without a driver.
         Self::ensure_driver(this);

@@ -16,6 +16,7 @@ use super::Shared;
 use super::getters::BUSY;
 use super::hub::{Flags, Hub, HubGuard};
 use super::locked::{Busy, Locked};
+use super::section::Change;
 use crate::Added;
 use crate::machine::{BATCH, Expired, Machine, Mode, NEVER, Owed};
 use crate::sync::{Arc, MutexGuard, Parker, model_const, now};
@@ -113,7 +114,7 @@ impl<K> Shared<K> {
     fn expire_batch<'s>(&'s self, locked: &'s Locked<K>, mut machine: MutexGuard<'s, Machine<K>>, now: u64) -> Expired {
         let mode = self.mode();
         let (turn, owed) = self.expire_in(locked, &mut machine, now, BATCH, mode);
-        self.leave(locked, machine, owed, mode);
+        self.leave(locked, machine, owed, mode, Change::Queued);
         turn
     }
 
@@ -153,7 +154,7 @@ impl<K> Shared<K> {
         if is_due {
             return self.expire_and_leave(locked, machine, owed, mode);
         }
-        self.leave(locked, machine, owed, mode);
+        self.leave(locked, machine, owed, mode, Change::Taken);
     }
 
     #[cold]
@@ -167,7 +168,7 @@ impl<K> Shared<K> {
     ) {
         // The time of a measurement may be a tenth of a microsecond early: it is read again (P8).
         let (turn, more) = self.expire_as_getter(locked, &mut machine, mode, &mut None);
-        self.leave(locked, machine, owed.and(more), mode);
+        self.leave(locked, machine, owed.and(more), mode, Change::Taken);
         self.report_as_getter(turn);
     }
 
@@ -180,7 +181,7 @@ impl<K> Shared<K> {
         mode: Mode,
         now: &mut Option<u64>,
     ) -> (Option<Expired>, Owed) {
-        let expires = self.settings.driver == Driver::Thread && !self.settings.clock.is_given() && mode.is_open;
+        let expires = self.settings.driver == Driver::Thread && self.settings.clock.is_for_getters() && mode.is_open;
         if !expires
             || machine.until() == NEVER
             || machine.until() > *now.get_or_insert_with(|| self.settings.clock.now())
@@ -188,7 +189,8 @@ impl<K> Shared<K> {
             return (None, Owed::NOTHING);
         }
         let (turn, owed) = self.expire_in(locked, machine, now.expect("read above"), BY_GETTER, mode);
-        locked.publish_len(machine, mode); // before the getter takes a key: see `publish_front`
+        #[cfg(all(test, not(loom)))]
+        super::driven::note(locked.index, machine.counts.handed_out, &turn);
         (Some(turn), owed)
     }
 

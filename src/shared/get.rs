@@ -4,6 +4,7 @@ use super::Shared;
 use super::getters::BUSY;
 use super::hub::Flags;
 use super::locked::Busy;
+use super::section::Change;
 use super::stand_in;
 use super::take::Taken;
 use crate::TryGetError;
@@ -136,7 +137,7 @@ impl<K> Shared<K> {
                 let (taken, owed) = self.next(&mut machine, mode, &mut now);
                 let owed = owed.and(more);
                 if let Some(taken) = taken {
-                    self.leave(locked, machine, owed, mode);
+                    self.leave(locked, machine, owed, mode, Change::Taken);
                     self.report_as_getter(turn);
                     let (found, passed_by) = (Some(Wait::Item(taken)), !passed_by.is_empty());
                     return Visited { found, passed_by, handed_out: 0 };
@@ -148,7 +149,7 @@ impl<K> Shared<K> {
                     machine.times().into_iter().for_each(Times::reset_sampling);
                 }
                 if owed != Owed::NOTHING || turn.is_some() {
-                    self.leave(locked, machine, owed, mode);
+                    self.leave(locked, machine, owed, mode, Change::Taken);
                     self.report_as_getter(turn);
                 }
             }

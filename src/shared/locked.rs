@@ -1,5 +1,6 @@
 //! A shard with its lock, and what other threads read of it without the lock.
 
+use super::section::Change;
 use crate::key::{Hash as KeyHash, prefetch_bucket};
 use crate::machine::{Machine, Mode, NEVER};
 use crate::sync::{AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering};
@@ -164,10 +165,10 @@ impl<K> Locked<K> {
         machine
     }
 
-    /// In a debug build: each critical section before has published what it has changed. (Not under loom, which would try every order of
-    /// these loads.)
+    /// In a debug build, at the begin and at the end of each critical section: what it has changed is published. (Not under loom, which
+    /// would try every order of these loads.)
     #[inline(always)]
-    fn check(&self, machine: &Machine<K>) {
+    pub(super) fn check(&self, machine: &Machine<K>) {
         if cfg!(loom) {
             return;
         }
@@ -216,17 +217,15 @@ impl<K> Locked<K> {
 
     /// The same, in a queue with several shards, before that: the first key has a time.
     #[inline(always)]
-    pub(super) fn publish_front(&self, machine: &mut Machine<K>, stamp: fn() -> u64, mode: Mode) {
+    pub(super) fn publish_front(&self, machine: &mut Machine<K>, stamp: fn() -> u64, mode: Mode, change: Change) {
         if cfg!(loom) {
             return; // as below
         }
         if machine.wants_stamp(mode) {
             machine.stamp(stamp());
         }
-        // In a line, a push does not change which key is the first, unless it is the only one. (No section pops after a push, unless it
-        // has published that.)
-        let (ready, before) = (machine.ready(mode), self.len());
-        if ready == 0 || !mode.is_ordered && (1..=ready).contains(&before) {
+        let is_as_before = !mode.is_ordered && change == Change::Queued && self.len() > 0;
+        if is_as_before || machine.ready(mode) == 0 {
             return;
         }
         if let Some(front) = Front::of(machine, mode) {

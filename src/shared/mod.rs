@@ -49,6 +49,8 @@ mod delays;
 mod dirty;
 mod done;
 mod drain;
+#[cfg(all(test, not(loom)))]
+mod driven;
 mod driver;
 mod driver_thread;
 mod failures;

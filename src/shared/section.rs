@@ -45,6 +45,16 @@ macro_rules! in_mode {
 }
 pub(super) use in_mode;
 
+/// What the verbs of a critical section may have done to the order. Each call knows this from the verbs that it names, so that nothing is
+/// compared, and the compiler sees a constant.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Change {
+    /// They have queued keys at most. In a line the first key is another one only if there was none before.
+    Queued,
+    /// They may have taken keys out as well, so the first key may be another one.
+    Taken,
+}
+
 impl<K> Shared<K> {
     /// Takes the lock of a shard, unless there are others and this one is busy for longer than a critical section takes (P21).
     pub(super) fn lock_unless_busy<'s>(&self, locked: &'s Locked<K>) -> Option<MutexGuard<'s, Machine<K>>> {
@@ -71,14 +81,16 @@ impl<K> Shared<K> {
         mut machine: MutexGuard<'s, Machine<K>>,
         owed: Owed,
         mode: Mode,
+        change: Change,
     ) {
         if mode.is_measured && machine.wants_time() {
             self.tell_time(&mut machine);
         }
         if let Some(stamp) = self.stamp {
-            locked.publish_front(&mut machine, stamp, mode);
+            locked.publish_front(&mut machine, stamp, mode, change);
         }
         locked.publish_len(&machine, mode);
+        locked.check(&machine);
         if owed != Owed::NOTHING {
             self.settle(locked, machine, owed);
         }
@@ -88,6 +100,7 @@ impl<K> Shared<K> {
     #[inline(always)]
     pub(super) fn leave_plain<'s>(&'s self, locked: &'s Locked<K>, machine: MutexGuard<'s, Machine<K>>, owed: Owed) {
         locked.publish_len(&machine, Mode::PLAIN);
+        locked.check(&machine);
         if owed != Owed::NOTHING {
             self.settle(locked, machine, owed);
         }

@@ -3,6 +3,7 @@
 use super::Shared;
 use super::hub::Flags;
 use super::locked::Locked;
+use super::section::Change;
 use super::settings::Limiter;
 use crate::Priority;
 use crate::machine::{Claimed, Machine, View, Which};
@@ -173,7 +174,7 @@ impl<K> Shared<K> {
             in_steps(|at| {
                 let mut machine = locked.lock();
                 let (next, owed) = machine.shrink(at);
-                self.leave(locked, machine, owed, self.mode());
+                self.leave(locked, machine, owed, self.mode(), Change::Taken);
                 next
             });
         }

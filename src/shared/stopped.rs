@@ -1,6 +1,7 @@
 //! Tests with a thread that stops in a critical section of one shard (P21).
 
 use super::getters::BUSY;
+use super::section::Change;
 use super::{Shared, Wait, start_driver_thread};
 use crate::machine::{How, Mode, NEVER};
 use crate::order::Group;
@@ -182,7 +183,7 @@ fn a_woken_getter_that_passes_by_still_counts_as_woken() {
             let (locked, hash) = (queue.shared.at(1), queue.shared.hash(&keys[1]));
             let mut machine = locked.lock();
             let (_, owed) = machine.add(&mut Some(keys[1]), hash, Group::default(), How::NOW, Mode::PLAIN);
-            queue.shared.leave(locked, machine, owed, Mode::PLAIN);
+            queue.shared.leave(locked, machine, owed, Mode::PLAIN, Change::Queued);
             let wait = Shared::resume(&queue.shared, ticket, waiter(), false);
             assert!(matches!(wait, Wait::Item(_)));
         }

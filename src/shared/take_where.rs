@@ -13,6 +13,7 @@
 
 use super::Shared;
 use super::locked::Locked;
+use super::section::Change;
 use super::snapshot::in_steps;
 use crate::key::SlotId;
 use crate::machine::{Delay, Owed, Seen, Which};
@@ -141,7 +142,7 @@ impl<K: Hash + Eq + Clone> Shared<K> {
                 removed.extend(hand.take());
                 takes.push(taken);
             }
-            self.leave(locked, machine, owed, mode);
+            self.leave(locked, machine, owed, mode, Change::Taken);
             self.note_caught(drop_each(removed.drain(..)));
             give_way();
         }

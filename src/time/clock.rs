@@ -72,6 +72,9 @@ pub struct MockClock(Arc<Mock>);
 
 struct Mock {
     now: AtomicU64,
+    /// Getters expire delays by it, as by the real clock: for the crate's own tests.
+    #[cfg(test)]
+    is_shared: bool,
     /// Parked threads that a move of the time unparks.
     subscribers: Mutex<WaitList>,
 }
@@ -104,7 +107,22 @@ impl Clock {
     /// ```
     #[must_use]
     pub fn mock() -> (Self, MockClock) {
-        let mock = MockClock(Arc::new(Mock { now: AtomicU64::new(0), subscribers: Mutex::new(WaitList::default()) }));
+        Self::with_mock(Mock {
+            now: AtomicU64::new(0),
+            #[cfg(test)]
+            is_shared: false,
+            subscribers: Mutex::new(WaitList::default()),
+        })
+    }
+
+    /// A [`mock`](Self::mock) by which getters expire delays too, as they do by the real clock.
+    #[cfg(all(test, not(loom)))]
+    pub(crate) fn mock_for_getters() -> (Self, MockClock) {
+        Self::with_mock(Mock { now: AtomicU64::new(0), is_shared: true, subscribers: Mutex::new(WaitList::default()) })
+    }
+
+    fn with_mock(mock: Mock) -> (Self, MockClock) {
+        let mock = MockClock(Arc::new(mock));
         (Self(Kind::Mock(mock.clone())), mock)
     }
 
@@ -174,6 +192,17 @@ impl Clock {
     #[inline]
     pub(crate) fn is_given(&self) -> bool {
         !matches!(self.0, Kind::Real)
+    }
+
+    /// Whether getters expire delays beside the driver. By a given clock they do not, because it stands still while the driver is late.
+    #[inline]
+    pub(crate) fn is_for_getters(&self) -> bool {
+        match &self.0 {
+            Kind::Real => true,
+            #[cfg(test)]
+            Kind::Mock(mock) => mock.0.is_shared,
+            _ => false,
+        }
     }
 
     /// Whether this is a [`from_fn`](Self::from_fn).

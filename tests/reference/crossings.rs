@@ -276,3 +276,15 @@ pub(crate) fn table() -> (String, Vec<String>) {
     let head: String = SETTINGS.iter().map(|setting| format!(" {:>7}", &setting[..setting.len().min(7)])).collect();
     (format!("{:<59}{head}\n{table}", ""), wrong)
 }
+
+static AFTER_HAND_OUTS: AtomicU32 = AtomicU32::new(0);
+
+/// A getter has expired delays in the critical section in which it had taken a key, in a queue that measures and has several shards.
+pub(crate) fn expires_after_a_hand_out(plan: &Plan) {
+    AFTER_HAND_OUTS.fetch_add(u32::from(plan.measure && plan.shards > 1), Relaxed);
+}
+
+/// How often that was so.
+pub(crate) fn expiries_after_hand_outs() -> u32 {
+    AFTER_HAND_OUTS.load(Relaxed)
+}

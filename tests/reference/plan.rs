@@ -5,7 +5,7 @@ use super::key::{Fault, Key, strike, strike_at};
 use super::limits::{Limits, Schedule};
 use super::random::Random;
 use keyqueue::rate_limiter::{ItemExponentialFailure, ItemFastSlow, MaxOf, RateLimiter, Step, WithMaxWait};
-use keyqueue::{Clock, DelayedAdd, Driver, MockClock, OnPanic, WorkQueue};
+use keyqueue::{Clock, DelayedAdd, Driver, MockClock, OnPanic, WorkQueue, WorkQueueBuilder};
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -28,6 +28,32 @@ pub(crate) struct Plan {
     pub(crate) max_retries: Option<usize>,
     /// The seed of the queue, which decides in which shards its keys are.
     pub(crate) seed: u8,
+    /// The run is the driver thread, and getters expire delays beside it. `None`: [`Driver::Manual`].
+    pub(crate) inside: Option<Inside>,
+}
+
+/// What only the crate's own tests can do: see `src/shared/driven.rs`.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Inside {
+    /// Builds a queue whose driver thread is the run, with a clock by which getters expire delays.
+    pub(crate) build: fn(WorkQueueBuilder<Key>) -> (WorkQueue<Key>, MockClock),
+    /// Makes a step of the driver thread, if there is one: adds the keys that are due, and parks.
+    pub(crate) drive: fn(&WorkQueue<Key>) -> bool,
+    /// Until when the driver is parked.
+    pub(crate) parked_until: fn(&WorkQueue<Key>) -> Option<u64>,
+    /// What getters have expired since the last call.
+    pub(crate) expired: fn() -> Vec<ByGetter>,
+}
+
+/// The delays that a getter has expired in one critical section.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ByGetter {
+    pub(crate) shard: usize,
+    /// The number of hand-outs of this shard by then.
+    pub(crate) handed_out: u64,
+    pub(crate) count: usize,
+    /// Others may be due, and the getter has left them.
+    pub(crate) has_more: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,6 +123,7 @@ impl Plan {
             observed: false,
             max_retries: None,
             seed: 0,
+            inside: None,
         }
     }
 
@@ -125,6 +152,7 @@ impl Plan {
             observed,
             max_retries: random.pick(&[None, Some(0), Some(1), Some(3)]),
             seed: if shards > 1 { random.byte() } else { 0 },
+            inside: None,
         }
     }
 
@@ -148,9 +176,8 @@ impl Plan {
 
     /// The queue, its clock, and the plain limiter.
     pub(crate) fn build(&self, events: &Events) -> (WorkQueue<Key>, MockClock, Limits<u8>) {
-        let (clock, mock) = Clock::mock();
-        let mut builder = WorkQueue::builder().clock(clock).driver(Driver::Manual).shards(self.shards);
-        builder = builder
+        let mut builder = WorkQueue::builder()
+            .shards(self.shards)
             .seed(self.seed.into())
             .delayed_add(self.policy)
             .strict_priorities(self.strict)
@@ -189,7 +216,14 @@ impl Plan {
                 builder.rate_limiter(MaxOf::new(vec![Box::new(limiter), Box::new(Step::new(rows))]))
             }
         };
-        (builder.build(), mock, self.limits())
+        let (queue, mock) = match self.inside {
+            Some(inside) => (inside.build)(builder),
+            None => {
+                let (clock, mock) = Clock::mock();
+                (builder.clock(clock).driver(Driver::Manual).build(), mock)
+            }
+        };
+        (queue, mock, self.limits())
     }
 
     /// The plain limiter.

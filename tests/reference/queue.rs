@@ -99,6 +99,8 @@ pub(crate) struct Reference {
     /// The limiter panics when it is called next.
     pub(crate) limiter_panics: bool,
     pub(crate) counts: Counts,
+    /// The number of hand-outs of each shard.
+    handed_out_of: Vec<u64>,
     pub(crate) shut_down: bool,
     /// How often a plain shut-down has released the drains.
     pub(crate) releases: u64,
@@ -129,13 +131,13 @@ impl Reference {
         };
         Self {
             shards: vec![order; plan.shards],
-            plan,
             shard_of,
             keys: vec![State::default(); KEYS.into()],
             limits,
             unlimited: vec![0; KEYS.into()],
             limiter_panics: false,
             counts: Counts::default(),
+            handed_out_of: vec![0; plan.shards],
             shut_down: false,
             releases: 0,
             now: 0,
@@ -144,6 +146,7 @@ impl Reference {
             rearranged: false,
             levels: BTreeSet::new(),
             sums: [0; 2],
+            plan,
         }
     }
 
@@ -401,6 +404,7 @@ impl Reference {
         let waited = state.waited;
         self.sums[0] += u128::from(waited);
         self.counts.handed_out += 1;
+        self.handed_out_of[self.shard_of[usize::from(key)]] += 1;
         let group = plan.group_of(key);
         if self.is_full(group) {
             let order = self.order(key);
@@ -608,7 +612,7 @@ impl Reference {
         let is_crowded = self.is_crowded();
         while !self.shut_down {
             self.time();
-            let due = |key: &u8| self.look(*key).delay.filter(|(at, _)| *at <= self.now && *at != NEVER);
+            let due = |key: &u8| self.due(*key);
             let next = self.all().filter(|key| due(key).is_some() && is_added(*key)).min_by_key(due);
             let Some(key) = next else { break };
             let shard = self.shard_of[usize::from(key)];
@@ -618,14 +622,38 @@ impl Reference {
                 self.all().filter(is_late).all(|other| is_crowded && due(&other) >= due(&key)),
                 "the delay of a key in the shard of key {key} has expired too"
             );
-            let before = self.rearranged;
-            let priority = self.drop_delay(key);
-            self.rearranged = before;
-            self.make_dirty(key, priority);
-            self.counts.expired += 1;
+            self.expire_key(key);
             expired += 1;
         }
         expired
+    }
+
+    /// A getter expires this number of delays of a shard, the earliest first.
+    pub(crate) fn expire(&mut self, shard: usize, count: usize) {
+        self.time();
+        for _ in 0..count {
+            let here = self.all().filter(|key| self.shard_of[usize::from(*key)] == shard);
+            let key = here.filter(|key| self.due(*key).is_some()).min_by_key(|key| self.due(*key));
+            self.expire_key(key.expect("a getter has expired a delay that is not due"));
+        }
+    }
+
+    /// The deadline of a delay that has expired, and the number of the call that has set it.
+    fn due(&self, key: u8) -> Option<(u64, u64)> {
+        self.look(key).delay.filter(|(at, _)| *at <= self.now && *at != NEVER)
+    }
+
+    fn expire_key(&mut self, key: u8) {
+        let before = self.rearranged;
+        let priority = self.drop_delay(key);
+        self.rearranged = before;
+        self.make_dirty(key, priority);
+        self.counts.expired += 1;
+    }
+
+    /// The number of hand-outs of a shard.
+    pub(crate) fn handed_out_of(&self, shard: usize) -> u64 {
+        self.handed_out_of[shard]
     }
 
     // ---- looks ----

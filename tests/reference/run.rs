@@ -8,11 +8,12 @@ use super::crossings;
 use super::events::{EVENTS, Event, Events};
 use super::key::{Fault, KEYS, Key, Name, Strike, alive, uses};
 use super::op::{Blocking, End, Form, Goal, How, Op, Span};
-use super::plan::Plan;
+use super::plan::{ByGetter, Plan};
 use super::queue::{Delayed, NEVER, Reference};
 use hand_outs::{Held, each};
 use keyqueue::observe::Runs;
 use keyqueue::{AddOptions, DelayedKey, DrainTimeoutError, Item, MockClock, WorkQueue, Workers};
+use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -70,6 +71,8 @@ pub(crate) fn run(plan: &Plan, ops: &[Op]) {
             retries_are_unknown: false,
             untold: [0; EVENTS],
             events_are_missing: false,
+            turns: 0,
+            by_getters: VecDeque::new(),
         };
         for (at, op) in ops.iter().enumerate() {
             run.step(op);
@@ -120,6 +123,10 @@ struct Run<'q> {
     untold: [u64; EVENTS],
     /// They are to be counted.
     events_are_missing: bool,
+    /// The number of turns so far.
+    turns: u32,
+    /// What getters have expired, and the plain queue has not yet.
+    by_getters: VecDeque<ByGetter>,
 }
 
 fn nanos(delay: Duration) -> u64 {
@@ -287,12 +294,12 @@ impl<'q> Run<'q> {
             Op::GetMany(n) if *n > 0 && self.would_wait() => {}
             Op::GetMany(n) => {
                 let items = self.call(|| queue.get_many(usize::from(*n))).expect("a get passes no panic on");
-                self.returned();
+                self.returned_from_get();
                 let count = items.len();
-                for item in items {
-                    self.handed_out(Held::Borrowed(item));
-                }
-                assert!(count == usize::from(*n) || self.reference.next_keys().is_empty(), "{count} of {n} keys");
+                // What expires after the first hand-out is more than were queued then.
+                let expired = items.into_iter().map(|item| self.handed_out(Held::Borrowed(item))).sum::<usize>();
+                let is_all = expired > 0 || self.reference.next_keys().is_empty();
+                assert!(count == usize::from(*n) || is_all, "{count} of {n} keys");
             }
             Op::Repeat(times, ops) => {
                 for _ in 0..*times {
@@ -406,10 +413,7 @@ impl<'q> Run<'q> {
                 self.clock.advance(by);
                 self.reference.advance(nanos(by));
             }
-            Op::Turn => {
-                let turned = self.call(|| queue.turn());
-                self.turn(turned);
-            }
+            Op::Turn => self.turn_or_drive(),
             Op::ShutDown => {
                 self.call(|| queue.shut_down()).expect("a shut-down passes no panic on");
                 self.returned();

@@ -3,7 +3,7 @@
 
 use super::key::{Fault, KEYS};
 use super::op::{Blocking, End, Form, Goal, How, Op, Outcome, Span};
-use super::plan::Plan;
+use super::plan::{Inside, Plan};
 use super::random::Random;
 use super::run::run;
 use keyqueue::DelayConflict;
@@ -56,6 +56,27 @@ pub(crate) fn life(seed: u64) -> (Plan, Vec<Op>) {
         return (plan, ops);
     }
     (plan, (0..length).map(|_| op(&mut make)).collect())
+}
+
+/// A life in which keys are queued all the time, and delays expire between the hand-outs: by getters, if they expire any.
+fn life_of_delays(seed: u64) -> (Plan, Vec<Op>) {
+    let mut random = Random::Seed(seed);
+    let plan = Plan { on_panic: None, ..Plan::random(&mut random) };
+    let (delays, priorities) = (random.pick(&[1, 20]), random.pick(&[0, 0, 1, 3]));
+    let mut make = Make { random, keys: KEYS, priorities, delays, has_ended: false };
+    let mut body = Vec::new();
+    for _ in 0..3 + make.random.below(6) {
+        let (key, gets) = (make.key(), 1 + make.random.below(4) as u8);
+        body.push(match make.random.below(8) {
+            0..=2 => Op::AddAll((0..1 + make.random.below(6)).map(|_| make.key()).collect()),
+            3 | 4 => Op::AddWith(key, How { after: Some(Span::Nanos(1 + make.random.below(delays))), ..make.how() }),
+            5 => Op::Advance(Span::Nanos(1 + make.random.below(delays))),
+            6 => Op::Work(gets, None),
+            _ => Op::GetMany(gets),
+        });
+    }
+    body.extend([Op::Advance(Span::Nanos(1)), Op::Work(1, None), Op::End(0, End::Done)]);
+    (plan, vec![Op::Repeat(60, body)])
 }
 
 /// Runs what a fuzzer has chosen.
@@ -220,9 +241,19 @@ impl Make {
 
 /// Runs these lives. The first that fails is made shorter, and printed.
 pub(crate) fn lives(seeds: impl Iterator<Item = u64>) -> u64 {
+    run_each(seeds, None)
+}
+
+/// The same with a driver thread, and with getters that expire delays.
+pub(crate) fn lives_inside(seeds: impl Iterator<Item = u64>, inside: Inside) -> u64 {
+    run_each(seeds, Some(inside))
+}
+
+fn run_each(seeds: impl Iterator<Item = u64>, inside: Option<Inside>) -> u64 {
     let mut count = 0;
     for seed in seeds {
-        let (plan, ops) = life(seed);
+        let (plan, ops) = if inside.is_some() && seed % 2 == 0 { life_of_delays(seed) } else { life(seed) };
+        let plan = Plan { inside, ..plan };
         count += steps(&ops) as u64;
         if fails(&plan, &ops) {
             report(&plan, ops, &format!("run {seed}"));

@@ -3,6 +3,7 @@
 use super::Run;
 use crate::reference::key::{Fault, Key, strike};
 use crate::reference::op::How;
+use crate::reference::queue::NEVER;
 use keyqueue::Added;
 use std::cell::Cell;
 
@@ -40,6 +41,49 @@ impl Run<'_> {
             self.reference.limits.when(&n); // the limiter comes first
         }
         self.expect(added, |reference| reference.add_with(n, how, delay, how.priority.unwrap_or(0)));
+    }
+
+    /// `turn`, or every other time a step of the driver thread, if the run is this thread.
+    pub(super) fn turn_or_drive(&mut self) {
+        self.turns += 1;
+        let queue = self.queue;
+        let turned = match self.plan.inside {
+            Some(inside) if self.turns % 2 == 0 => {
+                let before = self.reference.counts.expired;
+                let has_driver = self.call(|| (inside.drive)(queue));
+                has_driver
+                    .map(|has_driver| if has_driver { (queue.stats().expired - before) as usize } else { queue.turn() })
+            }
+            _ => self.call(|| queue.turn()),
+        };
+        self.turn(turned);
+    }
+
+    /// Makes the expiries of getters that came before the next hand-out of their shard. Returns their number.
+    pub(super) fn catch_up(&mut self) -> usize {
+        let Some(inside) = self.plan.inside else { return 0 };
+        self.by_getters.extend((inside.expired)());
+        let mut count = 0;
+        while let Some(by_getter) = self.by_getters.pop_front() {
+            if by_getter.handed_out > self.reference.handed_out_of(by_getter.shard) {
+                self.by_getters.push_front(by_getter);
+                break;
+            }
+            self.reference.expire(by_getter.shard, by_getter.count);
+            self.reference.rearranged |= by_getter.has_more;
+            count += by_getter.count;
+        }
+        count
+    }
+
+    /// The driver parks no longer than until the first deadline (I8).
+    pub(super) fn check_driver(&self) {
+        let until = self.plan.inside.and_then(|inside| (inside.parked_until)(self.queue));
+        let first =
+            self.reference.delayed().first().map_or(NEVER, |(_, left, _)| left.saturating_add(self.reference.now));
+        if let Some(until) = until.filter(|_| !self.reference.shut_down) {
+            assert!(until <= first, "the driver is parked until {until}, and a delay expires at {first}");
+        }
     }
 
     /// Compares the answer of `turn`.

@@ -14,6 +14,9 @@ use std::time::Duration;
 impl Run<'_> {
     pub(super) fn check(&mut self) {
         assert!(!was_locked(), "P17: code of the user was called under a lock");
+        self.catch_up();
+        assert!(self.by_getters.is_empty(), "a getter has expired delays, and nobody knows in which hand-out");
+        self.check_driver();
         let (queue, reference, stats) = (self.queue, &self.reference, self.queue.stats());
         let (len, processing, delayed) = (reference.queued(), reference.processing(), reference.delayed());
         assert_eq!((queue.len(), queue.is_empty(), stats.len), (len, len == 0, len));

@@ -65,6 +65,17 @@ impl Run<'_> {
         }
     }
 
+    /// A get has returned: it also catches a panic of the observer that it tells of delays.
+    pub(super) fn returned_from_get(&mut self) {
+        let tells = [Event::Queued, Event::Coalesced, Event::Deferred].map(|event| event as u8);
+        let is_told = |strike: &Strike| strike.fault == Fault::Observer && tells.contains(&strike.at);
+        if self.plan.inside.is_some() && self.struck.take_if(|strike| is_told(strike)).is_some() {
+            self.events_are_missing = true;
+            self.caught();
+        }
+        self.returned();
+    }
+
     /// A call has returned: if it has caught a panic, that is counted.
     pub(super) fn returned(&mut self) {
         if let Some(strike) = self.struck.take() {
@@ -109,6 +120,9 @@ impl Run<'_> {
             Op::AddRateLimited(_) | Op::Forget(_) | Op::End(..) | Op::StartLoop | Op::PollLoop(_) => true,
             _ => false,
         };
-        !(plan.limiter == Limiter::Composed && is_of_keys && asks)
+        // A loop tells of the end of a hand-out, and of delays that its next get expires.
+        let is_either =
+            plan.inside.is_some() && fault == Fault::Observer && matches!(op, Op::StartLoop | Op::PollLoop(_));
+        !(plan.limiter == Limiter::Composed && is_of_keys && asks || is_either)
     }
 }

@@ -1,6 +1,7 @@
 //! Hand-outs, and their ends.
 
 use super::{Run, nanos};
+use crate::reference::crossings;
 use crate::reference::key::{Fault, Key};
 use crate::reference::op::{End, Form, How};
 use crate::reference::queue::Reference;
@@ -38,8 +39,6 @@ impl Held<'_> {
 impl<'q> Run<'q> {
     pub(super) fn get(&mut self, form: Form) {
         let queue = self.queue;
-        let none_ready = self.reference.next_keys().is_empty();
-        let is_over = self.reference.is_over();
         let would_wait = self.would_wait();
         if would_wait && matches!(form, Form::Get | Form::Owned) {
             return;
@@ -54,19 +53,28 @@ impl<'q> Run<'q> {
             Form::Get => queue.get().map(Held::Borrowed).ok_or(true),
             Form::Owned => queue.get_owned().map(Held::Owned).ok_or(true),
         });
-        self.returned();
+        self.returned_from_get();
+        self.catch_up();
+        let (none_ready, is_over) = (self.reference.next_keys().is_empty(), self.reference.is_over());
         match got.expect("a get passes no panic on") {
-            Ok(held) => self.handed_out(held),
+            Ok(held) => _ = self.handed_out(held),
             Err(shut_down) => assert_eq!((none_ready, shut_down), (true, is_over), "no key, and shut down"),
         }
     }
 
-    pub(super) fn handed_out(&mut self, held: Held<'q>) {
+    /// Returns the number of delays that the getter has expired after that.
+    pub(super) fn handed_out(&mut self, held: Held<'q>) -> usize {
         let key = held.key();
         let priority = each!(&held, item => item.priority().0);
+        self.catch_up();
         assert!(self.reference.next_keys().contains(&key), "key {key} is not next: {:?}", self.reference.next_keys());
         assert_eq!(priority, self.reference.hand_out(key), "the priority of key {key}");
         self.held.push(held);
+        let expired = self.catch_up();
+        if expired > 0 {
+            crossings::expires_after_a_hand_out(self.plan);
+        }
+        expired
     }
 
     pub(super) fn end(&mut self, held: Held<'q>, end: &End) {

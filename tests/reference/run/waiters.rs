@@ -135,14 +135,15 @@ impl<'q> Run<'q> {
     }
 
     pub(super) fn poll(&mut self, mut waiter: Waiter<'q>) {
-        let is_due = self.is_due(waiter.until);
         waiter.flag = Arc::default();
         let waker = waiter.flag.waker();
         let polled = self.call(|| waiter.future.as_mut().poll(&mut Context::from_waker(&waker)));
+        self.catch_up();
+        let is_due = self.is_due(waiter.until);
         let polled = match polled {
             Ok(polled @ Poll::Ready(Answer::Left(_))) => polled,
             Ok(polled) => {
-                self.returned();
+                self.returned_from_get();
                 polled
             }
             Err(fault) => {
@@ -161,7 +162,7 @@ impl<'q> Run<'q> {
                 match answer {
                     Answer::Nothing => {}
                     Answer::Item(Some(held)) if matches!(waiter.until, Until::Dirty(_)) => self.held.push(held),
-                    Answer::Item(Some(held)) => self.handed_out(held),
+                    Answer::Item(Some(held)) => _ = self.handed_out(held),
                     Answer::Item(None) => assert!(self.reference.is_over()),
                     Answer::Left(left) => self.stop(Ok(left)),
                 }

@@ -119,6 +119,7 @@ impl<'q> Run<'q> {
             own.flag.clear();
             gives_way = false;
         }
+        self.catch_up();
         let mut has_ended = false;
         if !matches!(place, At::Holding(_)) && !gives_way {
             if place == At::Free && self.stopped || started.is_empty() && self.reference.is_over() {
@@ -126,6 +127,7 @@ impl<'q> Run<'q> {
             } else if let Some((key, priority)) = started.first() {
                 assert!(self.reference.next_keys().contains(key), "key {key} is not next");
                 assert_eq!(*priority, self.reference.hand_out(*key));
+                self.catch_up();
                 place = At::Holding(*key);
                 keys += 1;
             } else {

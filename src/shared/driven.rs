@@ -1,0 +1,53 @@
+//! The one reference (`tests/reference/`) with a driver thread and with getters that expire delays beside it.
+//!
+//! From outside of the crate a test sees delays expire in `turn` alone: the real clock moves by itself, and by a given one getters expire
+//! nothing. Here the clock is given, and yet counts as real ([`Clock::mock_for_getters`]), and the test makes the steps of the driver
+//! thread itself. So both are steps of a life like any other, with any number of shards, and a debug build checks at each lock that what
+//! others read of the shard is published.
+
+use super::Shared;
+use crate::machine::Expired;
+use crate::reference::key::Key;
+use crate::reference::plan::{ByGetter, Inside};
+use crate::reference::{crossings, swarm};
+use crate::sync::Parker;
+use crate::time::driver::State;
+use crate::{Clock, MockClock, WorkQueue, WorkQueueBuilder};
+use std::cell::RefCell;
+
+thread_local!(static EXPIRED: RefCell<Vec<ByGetter>> = const { RefCell::new(Vec::new()) });
+
+/// A getter of this thread has expired delays. `handed_out`: the number of hand-outs of the shard so far.
+pub(super) fn note(shard: usize, handed_out: u64, turn: &Expired) {
+    let by_getter = ByGetter { shard, handed_out, count: turn.by_answer.iter().sum(), has_more: turn.has_more };
+    EXPIRED.with_borrow_mut(|expired| expired.push(by_getter));
+}
+
+fn build(builder: WorkQueueBuilder<Key>) -> (WorkQueue<Key>, MockClock) {
+    let (clock, time) = Clock::mock_for_getters();
+    EXPIRED.take();
+    (builder.clock(clock).build_with(|_| Ok(())), time)
+}
+
+fn drive(queue: &WorkQueue<Key>) -> bool {
+    let has_thread = matches!(queue.shared.hub().driver, State::Running | State::Parked { .. });
+    if has_thread {
+        Shared::drive(&queue.shared, &Parker::new(), |hub| &mut hub.driver);
+    }
+    has_thread
+}
+
+fn parked_until(queue: &WorkQueue<Key>) -> Option<u64> {
+    if let State::Parked { until, .. } = queue.shared.hub().driver { Some(until) } else { None }
+}
+
+const INSIDE: Inside = Inside { build, drive, parked_until, expired: || EXPIRED.take() };
+
+/// The seed of the first life, and how many there are: more in `ci/reference.sh`.
+#[test]
+fn getters_and_the_driver_expire_delays_as_the_reference_says() {
+    let setting = |name| std::env::var(name).ok().and_then(|value| value.parse().ok());
+    let (first, lives) = (setting("DRIVEN_SEED").unwrap_or(0), setting("DRIVEN_LIVES").unwrap_or(300));
+    swarm::lives_inside(first..first + lives, INSIDE);
+    assert!(crossings::expiries_after_hand_outs() > 0, "no getter has expired delays after it had taken a key");
+}
