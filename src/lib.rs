@@ -381,4 +381,9 @@ impl<T> Lock<T> {
     pub fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
         f(&mut self.0.lock())
     }
+
+    /// Calls `f` in a thread that is about to park for the lock.
+    pub fn about_to_park(&self, f: impl FnOnce()) {
+        self.0.about_to_park(f);
+    }
 }

@@ -2,6 +2,7 @@
 //! time, where wake-ups suffice; and with time, where a release may miss a parked thread, and a timed park expires.
 
 use keyqueue::Lock;
+use loom::sync::{Condvar, Mutex};
 use loom_tests::{check, with};
 use std::sync::Arc;
 
@@ -59,6 +60,29 @@ fn three_parked_threads_wake_each_other() {
 #[test]
 fn threads_that_park_again_wake_each_other() {
     contend(3, 2, false);
+}
+
+/// A thread has the list of parked threads, and goes on only when another has taken and released the lock (P21).
+#[test]
+fn a_release_waits_for_no_thread_that_is_about_to_park() {
+    check(|| {
+        let lock = Arc::new(Lock::new(0, true));
+        let (stopped, released) = (Arc::clone(&lock), Arc::new((Mutex::new(false), Condvar::new())));
+        let goes_on = Arc::clone(&released);
+        let other = loom::thread::spawn(move || {
+            stopped.about_to_park(|| {
+                let mut released = goes_on.0.lock().unwrap();
+                while !*released {
+                    released = goes_on.1.wait(released).unwrap();
+                }
+            });
+        });
+        lock.with(|n| *n += 1);
+        *released.0.lock().unwrap() = true;
+        released.1.notify_one();
+        other.join().unwrap();
+        assert_eq!(lock.with(|n| *n), 1);
+    });
 }
 
 /// A write under the lock is visible to the next holder of the lock, even if a panic released it.

@@ -33,6 +33,9 @@ const BY_GETTER: usize = model_const(16, 2);
 /// A getter of an ordered queue reads the clock at one of this number of hand-outs of a shard: a reading takes as long as a hand-out.
 const READS: u64 = 16;
 
+/// The number of critical sections that the driver spends on one shard before it goes to the next.
+const BATCHES: usize = model_const(32, 2);
+
 /// The number of tasks that the driver takes off the list in one critical section.
 const TASKS_AT_ONCE: usize = model_const(64, 1);
 
@@ -47,21 +50,26 @@ impl<K> Shared<K> {
     }
 
     /// If the start fails, a thread that waits does the driver's work (W7), and a later call tries again.
+    ///
+    /// The flag `NO_DRIVER` says at the end what the state says. Until this thread has the hub again, the driver may have found the queue
+    /// shut down and have ended, and a task may have asked for the next one.
     #[cold]
     fn start_driver(this: &Arc<Self>) {
         if !this.hub().driver.retry() {
             return; // another thread tries, or has just tried
         }
-        let Err(error) = (this.start)(this) else {
-            this.hub().set(Flags::NO_DRIVER, false);
-            return;
-        };
+        let started = (this.start)(this);
         {
             let mut hub = this.hub();
-            hub.counts.driver_failures += 1;
-            hub.driver = State::Missing { retry_at: now() + RETRY };
-            hub.call_stand_in();
+            if started.is_err() {
+                hub.counts.driver_failures += 1;
+                hub.driver = State::Missing { retry_at: now() + RETRY };
+                hub.call_stand_in();
+            }
+            let is_missing = matches!(hub.driver, State::Missing { .. });
+            hub.set(Flags::NO_DRIVER, is_missing);
         }
+        let Err(error) = started else { return };
         this.contain(|| this.tell(|observer| observer.driver_failed(&error)));
     }
 
@@ -205,12 +213,13 @@ impl<K> Shared<K> {
     pub(super) fn drive(this: &Arc<Self>, parker: &Parker, state: fn(&mut Hub) -> &mut State) -> NextStep {
         this.wake_passed_by();
         let now = this.settings.clock.now(); // before: what has expired until now is added first
-        let (mut hub, until) = this.expire_all();
+        let parks = this.expire_all();
         if this.is_report_due(now) {
-            drop(hub);
+            drop(parks);
             Self::report_if_due(this, now);
             return NextStep::Again;
         }
+        let Some((mut hub, until)) = parks else { return NextStep::Again };
         let wake_at = hub.getters.wake_at;
         if this.is_shutting_down() && wake_at.is_none() && this.report_at() == NEVER {
             *state(&mut hub) = State::Absent;
@@ -255,39 +264,45 @@ impl<K> Shared<K> {
         true
     }
 
-    /// Adds the keys whose delays have expired, and visits the shards until there are none. Returns the hub, locked, for the caller to
-    /// write what it does next, and the earliest deadline.
+    /// Visits each shard once, and adds keys whose delays have expired. If none is left, returns the hub, locked, for the caller to write
+    /// what it does next, and the earliest deadline. `None`: the caller comes again. It first does what else waits for the driver, which
+    /// delays that expire all the time must not keep in here.
     ///
     /// A visit publishes until when the driver may park, as far as this shard is concerned. A call that sets an earlier deadline there
-    /// tells the hub, in the same critical section. So either the visit comes later, and sees the deadline; or the call comes later, the
-    /// number of deadlines told has changed since the visits began, and they begin again (I8).
-    fn expire_all(&self) -> (HubGuard<'_>, u64) {
-        loop {
-            let told = self.hub().deadlines_told;
-            let until = self.all().fold(NEVER, |until, locked| until.min(self.expire_shard(locked)));
-            let hub = self.hub();
-            if self.is_shutting_down() || hub.deadlines_told == told {
-                return (hub, until);
+    /// tells the hub, in the same critical section. So either the visit comes later, and sees the deadline; or the call comes later, and
+    /// the number of deadlines told has changed since the visits began: then the caller comes again (I8).
+    fn expire_all(&self) -> Option<(HubGuard<'_>, u64)> {
+        let told = self.hub().deadlines_told;
+        let (mut until, mut has_more) = (NEVER, false);
+        for locked in self.all() {
+            match self.expire_shard(locked) {
+                Some(next) => until = until.min(next),
+                None => has_more = true,
             }
         }
+        let hub = self.hub();
+        let is_all = !has_more && hub.deadlines_told == told;
+        (is_all || self.is_shutting_down()).then_some((hub, until))
     }
 
-    /// Adds the keys of a shard whose delays have expired, a batch at a time. Returns the next deadline.
-    fn expire_shard(&self, locked: &Locked<K>) -> u64 {
-        loop {
+    /// Adds keys of a shard whose delays have expired, a batch at a time, for [`BATCHES`] batches at most. Returns the next deadline, or
+    /// `None` if more are due.
+    fn expire_shard(&self, locked: &Locked<K>) -> Option<u64> {
+        for _ in 0..BATCHES {
             let now = self.settings.clock.now();
             let until = locked.driver_until();
             if until > now.min(NEVER - 1) {
-                return until;
+                return Some(until);
             }
             // A clock that is given does not say when the 100 µs are over.
             let wait = self.settings.clock.is_given();
             let machine = if wait { Some(locked.lock()) } else { self.lock_unless_busy(locked) };
             let Some(machine) = machine else {
-                return now.saturating_add(nanos(BUSY));
+                return Some(now.saturating_add(nanos(BUSY)));
             };
             self.report(&self.expire_batch(locked, machine, now));
         }
+        None
     }
 
     /// Calls the observer for the delays that expired. Returns their number.
@@ -566,6 +581,71 @@ mod tests {
             assert_eq!(keys, [1, 2]);
         });
         assert_eq!(queue.stats().caught_panics, 1);
+    }
+
+    /// Each key of the first shard that expires is delayed again, and is due at once. The driver goes to the other shard, and reports.
+    #[test]
+    fn delays_that_expire_all_the_time_keep_the_driver_in_no_shard() {
+        use std::sync::OnceLock;
+        use std::sync::atomic::{AtomicUsize, Ordering};
+        const MOST: usize = 100_000;
+        const INTERVAL: Duration = Duration::from_millis(1);
+        #[derive(Default)]
+        struct Repeats {
+            queue: OnceLock<(WorkQueue<u32>, u32)>,
+            times: AtomicUsize,
+            reports: AtomicUsize,
+        }
+        struct Observes(std::sync::Arc<Repeats>);
+        impl crate::observe::Observer for Observes {
+            fn added(&self, added: Added) {
+                let Some((queue, key)) = self.0.queue.get() else { return };
+                if added != Added::Queued || self.0.times.fetch_add(1, Ordering::Relaxed) >= MOST {
+                    return;
+                }
+                // So that it is queued again when it expires.
+                queue.remove(key);
+                queue.add_after(*key, Duration::from_nanos(1));
+            }
+            fn report(&self, _: &str, _: &crate::observe::Metrics) {
+                self.0.reports.fetch_add(1, Ordering::Relaxed);
+            }
+            fn interval(&self) -> Option<Duration> {
+                Some(INTERVAL)
+            }
+        }
+        let repeats = std::sync::Arc::<Repeats>::default();
+        let observer = Observes(std::sync::Arc::clone(&repeats));
+        let queue = WorkQueue::builder().shards(2).observer(observer).build_with(is_never_run);
+        let [first, second] = [0, 1]
+            .map(|shard| (0_u32..).find(|key| queue.shared.hash(key).shard(2) == shard).expect("each shard has keys"));
+        [first, second].into_iter().for_each(|key| _ = queue.add_after(key, INTERVAL));
+        std::thread::sleep(2 * INTERVAL);
+        assert!(repeats.queue.set((queue.clone(), first)).is_ok());
+        let has_come = || queue.shared.at(1).len() == 1 && repeats.reports.load(Ordering::Relaxed) > 0;
+        let mut steps = 0;
+        while !has_come() {
+            Shared::drive(&queue.shared, &Parker::new(), |hub| &mut hub.driver);
+            steps += 1;
+            assert!(steps < 10);
+        }
+        assert!(repeats.times.load(Ordering::Relaxed) < MOST, "the driver was kept in the first shard");
+    }
+
+    /// The driver that is started ends at once, as the queue is shut down, and a task asks for the next one. Only then the thread that has
+    /// started the first goes on: the call of the task must still find that there is none.
+    #[test]
+    fn a_driver_that_has_ended_before_its_start_returns_is_missing() {
+        let start: fn(&Arc<Shared<u32>>) -> std::io::Result<()> = |shared| {
+            shared.hub().driver = State::Absent;
+            let called = shared.hub().call_driver(0);
+            assert!(called.is_empty(), "nobody is parked");
+            Ok(())
+        };
+        let queue = WorkQueue::builder().shards(2).build_with(start);
+        queue.add_after(1, Duration::from_secs(3600));
+        assert!(matches!(queue.shared.hub().driver, State::Missing { .. }));
+        assert!(queue.shared.is_driver_missing());
     }
 
     /// Fifty keys expire in one critical section.

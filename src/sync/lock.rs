@@ -42,7 +42,7 @@
 
 use super::{
     AtomicBool, Condvar, Holder, Ordering, ParkGuard, ParkMutex, UnsafeCell, fence, model_const, now, parallelism,
-    spin_hint, unlock_check_fence, wait_timed,
+    spin_hint, try_parked, unlock_check_fence, wait_timed,
 };
 use std::fmt;
 use std::marker::PhantomData;
@@ -257,9 +257,15 @@ impl<T> Mutex<T> {
         })
     }
 
+    /// Wakes a parked thread, unless another thread has the list of them.
+    ///
+    /// It does not wait for the list, because the system may have stopped that thread there, and then each getter would wait here with a key
+    /// in its hand (P21). That thread is one of three. It is about to look at the lock, which is free now; or it has just looked, and is
+    /// about to park; or it is another release, which wakes a thread. The second has missed this release, as in the race above: then the
+    /// timed park ends it.
     #[cold]
     fn unpark_one(&self) {
-        let mut state = self.parked();
+        let Some(mut state) = try_parked(&self.parked) else { return };
         self.has_parked.store(false, Ordering::Relaxed);
         if state.parked > 0 {
             // The woken thread locks `parked` first, and sees `handoff`.
@@ -270,6 +276,14 @@ impl<T> Mutex<T> {
             drop(state);
             self.unpark_cv.notify_one();
         }
+    }
+
+    /// Calls `f` where a thread that is about to park may be stopped.
+    #[cfg(any(test, loom))]
+    pub(crate) fn about_to_park(&self, f: impl FnOnce()) {
+        let _parked = self.parked();
+        self.has_parked.store(true, Ordering::Relaxed);
+        f();
     }
 
     fn parked(&self) -> ParkGuard<'_, ParkedState> {
@@ -332,6 +346,24 @@ mod tests {
     #[cfg(target_os = "linux")]
     use crate::sync::cpu_time;
     use std::sync::Barrier;
+
+    /// A thread was stopped while it had the list of parked threads (P21). The others take and release the lock as before.
+    #[test]
+    fn a_release_does_not_wait_for_a_thread_that_is_about_to_park() {
+        let lock = Mutex::new(0);
+        let (done, is_done) = std::sync::mpsc::channel();
+        std::thread::scope(|scope| {
+            let mut released = None;
+            lock.about_to_park(|| {
+                scope.spawn(|| {
+                    (0..3).for_each(|_| *lock.lock() += 1);
+                    done.send(()).unwrap();
+                });
+                released = is_done.recv_timeout(Duration::from_secs(20)).ok();
+            });
+            assert_eq!((released, *lock.lock()), (Some(()), 3));
+        });
+    }
 
     /// Far more threads than processors; each sometimes leaves its core while it holds the lock.
     #[test]

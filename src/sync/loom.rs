@@ -187,6 +187,12 @@ pub(super) fn unlock_check_fence() {
     }
 }
 
+/// The list of parked threads, unless another thread has it. Without time it waits: a park that never expires does not make up for a release
+/// that is missed.
+pub(super) fn try_parked<T>(parked: &ParkMutex<T>) -> Option<ParkGuard<'_, T>> {
+    if TIME_PASSES.get() { parked.try_lock().ok() } else { parked.lock().ok() }
+}
+
 /// If time passes, expires before any notification; otherwise never expires. Returns whether it has expired.
 pub(super) fn wait_timed<'m, T>(
     condvar: &Condvar,

@@ -11,6 +11,8 @@ pub(crate) use super::lock::{Mutex, MutexGuard};
 pub(crate) use super::std_lock::{Mutex, MutexGuard};
 use std::cell::Cell;
 #[cfg(not(feature = "std-lock"))]
+use std::sync::TryLockError;
+#[cfg(not(feature = "std-lock"))]
 pub(super) use std::sync::atomic::fence;
 #[cfg(not(feature = "std-lock"))]
 pub(super) use std::sync::{Condvar, Mutex as ParkMutex, MutexGuard as ParkGuard};
@@ -21,6 +23,16 @@ use std::time::{Duration, Instant};
 #[cfg(not(feature = "std-lock"))]
 pub(super) fn unlock_check_fence() {
     std::sync::atomic::compiler_fence(Ordering::SeqCst);
+}
+
+/// The list of parked threads, unless another thread has it.
+#[cfg(not(feature = "std-lock"))]
+pub(super) fn try_parked<T>(parked: &ParkMutex<T>) -> Option<ParkGuard<'_, T>> {
+    match parked.try_lock() {
+        Ok(parked) => Some(parked),
+        Err(TryLockError::Poisoned(parked)) => Some(parked.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
+    }
 }
 
 /// Waits until notified, but no longer than `timeout`. Returns whether the time is up.

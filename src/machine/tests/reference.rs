@@ -3,6 +3,7 @@
 //! for the whole queue.
 
 #![allow(dead_code, reason = "the other drivers use the rest")]
+#![allow(clippy::duplicate_mod, reason = "the files are a module for each runner: the whole queue has the other")]
 
 #[path = "../../../tests/reference/events.rs"]
 pub(crate) mod events;
