@@ -26,9 +26,9 @@ explained() {
     case $1 in
     trixie)
         cat <<'END'
-bucket-500006  # x/time 0.5.0 refuses a token at the rate 0 when the burst is used up; newer versions grant it after an endless wait
+bucket-500006  # at the rate 0, x/time 0.5.0 refuses what comes after the burst; newer versions grant it after an endless wait
 bucket-500022  # the same
-bucket-500009  # x/time 0.5.0 converts a wait of 2^63 ns or more to a negative one, which counts as none; newer versions grant it after an endless wait
+bucket-500009  # x/time 0.5.0 makes a negative wait, which counts as none, of 2^63 ns and more; newer versions make an endless one
 bucket-500010  # the same
 bucket-500025  # the same
 bucket-500026  # the same
@@ -51,6 +51,7 @@ unpacked() { # suite
     echo "deb [signed-by=$keys] $mirror $1 main" >sources.list
     apt-get "${as[@]}" update || true
     go="$(apt-cache "${as[@]}" depends golang-go | awk '$1 == "Depends:" && $2 ~ /^golang-1/ { print $2 }')"
+    [ -n "$go" ] || return 1
     local packages=("$go" "${go%-go}-src" golang-k8s-client-go-dev golang-k8s-apimachinery-dev golang-k8s-utils-dev golang-k8s-klog-dev
         golang-golang-x-time-dev golang-github-go-logr-logr-dev)
     wanted="$(apt-get "${as[@]}" download --print-uris "${packages[@]}" | awk '{ print $2 }')" || return 1
@@ -67,8 +68,15 @@ failed=()
 for suite; do
     echo "--- $suite"
     mkdir -p "$work"
-    [ "$(uname -m)" = x86_64 ] || { echo "skipped: Go leaves the conversion of a double that is out of range to the processor; the traces have that of x86-64"; continue; }
-    (unpacked "$suite") >"$work/$suite.log" 2>&1 || { tail -n 3 "$work/$suite.log"; echo "skipped: apt has no $suite of Debian, or not all of the packages"; continue; }
+    if [ "$(uname -m)" != x86_64 ]; then
+        echo "skipped: Go leaves the conversion of a double that is out of range to the processor; the traces have that of x86-64"
+        continue
+    fi
+    if ! (unpacked "$suite") >"$work/$suite.log" 2>&1; then
+        tail -n 3 "$work/$suite.log"
+        echo "skipped: apt has no $suite of Debian, or not all of the packages"
+        continue
+    fi
     root="$work/$suite"
     tr '\n' ' ' <"$root/unpacked" && echo
     export PATH="$(echo "$root"/usr/lib/go-*/bin):$PATH"
@@ -91,7 +99,8 @@ for suite; do
         continue
     fi
     # The identifiers of the lines that differ, or that only one of the two has.
-    found="$(for file in tests/data/*.jsonl; do diff "$file" "$root/one/$(basename "$file")" || true; done | sed -nE 's/^[<>] \{"id":"([^"]*)".*/\1/p' | sort -u)"
+    found="$(for file in tests/data/*.jsonl; do diff "$file" "$root/one/$(basename "$file")" || true; done |
+        sed -nE 's/^[<>] \{"id":"([^"]*)".*/\1/p' | sort -u)"
     expected="$(explained "$suite" | sed -E 's/ +#.*//' | sort)"
     new="$(comm -23 <(echo "$found") <(echo "$expected"))"
     gone="$(comm -13 <(echo "$found") <(echo "$expected"))"
