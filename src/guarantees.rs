@@ -80,8 +80,9 @@
 //!   bound is twice as high. If they find the lock of the key's shard held, it is higher by `20 * 64`. The length of the queue does not
 //!   matter. The bound does not hold while a thread that holds the key's shard is stopped (P21), nor until a getter finds its lock free. A
 //!   thread that ended while it stayed with a shard counts as a getter until another one takes over the shard; so `getters` may be greater
-//!   by `shards`. Upheld by `src/shared/choose.rs`, `src/shared/hub.rs` and the stamps of `src/order/line.rs`. Shown by `tests/shards.rs`,
-//!   `tests/delays_stress.rs`, the unit tests of `src/shared/choose.rs` and `loom-tests/tests/shards.rs`.
+//!   by `shards`. In the list of a call that takes queued keys out ([`take_where`], [`stop`], drains), at most `(shards - 1) * 64` keys of
+//!   the same priority, and where groups take turns of the same turn, that became ready later come before a key. Upheld by `src/shared/choose.rs`, `src/shared/hub.rs`, `src/shared/take_where.rs` and the stamps of `src/order/line.rs`. Shown by
+//!   `tests/shards.rs`, `tests/take_where.rs`, `tests/against_reference.rs`, `tests/delays_stress.rs`, the unit tests of `src/shared/choose.rs` and `loom-tests/tests/shards.rs`.
 //!
 //! * **P19** Priorities: a key of a higher priority is handed out first. Keys of one priority are a level, first in, first out. Of several
 //!   adds of a key the highest priority counts. An add may raise a queued key, to the end of its new level, and never lowers it. A key that

@@ -92,7 +92,9 @@
 //!   or twice as many if getters add keys themselves, and `20 * 64` more if they find its shard's lock held. The length of the queue does
 //!   not matter. A thread that ends counts as a getter until another one takes over its shard. Within a shard, delays expire in the order
 //!   of their deadlines. A key waits for the turns of lower priorities, and for at most about `4 * (shards + getters)` of their other
-//!   hand-outs.
+//!   hand-outs. A list of keys that a call takes out ([`take_where`](crate::WorkQueue::take_where), [`stop`](crate::Workers::stop), drains)
+//!   has them by priority, and of one priority at most `(shards - 1) * 64` younger keys before an older one; where groups take turns in it,
+//!   of one turn.
 //! * **Snapshots** ([`stats`](crate::WorkQueue::stats), [`metrics`](crate::Inspect::metrics), [`len`](crate::WorkQueue::len)) read one
 //!   shard after the other. They are consistent within a shard only.
 //! * While [`shut_down`](crate::WorkQueue::shut_down) runs, one shard may still accept an add after another has refused one.

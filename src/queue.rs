@@ -411,8 +411,8 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     /// Takes all queued and delayed keys that match out of the queue, and returns them. Use it when a replica no longer owns a part of the
     /// keys, or to drop the work of a tenant that is gone.
     ///
-    /// It returns queued keys in the order of the queue (with priorities or groups, by priority and then by age), and delayed keys earliest
-    /// first, each with the time that was left. A key that is processing stays with its holder. If it matches, it is listed in
+    /// It returns queued keys in the order of the queue (with priorities or groups, by priority and then by age; with several shards, see
+    /// [`Leftover::queued`]), and delayed keys earliest first, each with the time that was left. A key that is processing stays with its holder. If it matches, it is listed in
     /// [`processing`](Leftover::processing). If it was added again, it is queued when its holder is done; a later call can take it out.
     /// Failures stay counted, see [`forget`](Self::forget). With [`DelayedAdd::Strict`](crate::DelayedAdd::Strict), the call takes an add
     /// that waited for a delay with the delay.
