@@ -319,8 +319,8 @@
 //! These calls are several steps. Each step takes effect at one moment, and other calls may take effect between the steps.
 //!
 //! * `add_all`: each add is one step.
-//! * `stats`: each shard is one step, and the number of waiting getters another. `metrics` has one step more for each shard, which reads
-//!   the levels and histograms. `levels`: each shard is one step.
+//! * `stats`: each shard is one step, and the number of waiting getters another. `metrics` has the same steps, which also read the levels
+//!   and two histograms, and one step more for the histogram of each priority but NORMAL. `levels`: each shard is one step.
 //! * `get_many`: 256 keys a step, or 16 with a limit for groups. The getter waits for the first key as `get` does.
 //! * `turn`: about a hundred keys a step, up to the time that the clock showed when the call began.
 //! * `take_where`, `take_delayed` and `stop`: some hundred keys a step. A step takes a key only if it is still queued or delayed as the call

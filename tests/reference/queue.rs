@@ -741,10 +741,10 @@ impl Reference {
         self.all().filter(|key| self.is_processing(*key)).collect()
     }
 
-    /// The longest wait of a key that is the first of its level and group, unless this is full.
+    /// The longest wait of a key that is the first of its level and group, which may be full.
     pub(crate) fn oldest_queued(&self) -> Option<u64> {
-        let ready = self.shards.iter().flat_map(|order| order.levels.values().flatten());
-        ready.map(|turn| self.now - self.look(turn.keys[0]).dirty_since).max()
+        let turns = self.shards.iter().flat_map(Order::turns);
+        turns.map(|(_, turn)| self.now - self.look(turn.keys[0]).dirty_since).max()
     }
 
     /// Earliest first.
