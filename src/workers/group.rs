@@ -3,9 +3,10 @@
 
 use crate::observe::Runs;
 use crate::panics::{contained, discard};
-use crate::sync::{Arc, AtomicBool, AtomicU64, JoinHandle, Mutex, Ordering, current_thread};
+use crate::sync::{Arc, AtomicBool, AtomicU64, JoinHandle, Mutex, Ordering, current_thread, next_id};
 use crate::time::deadline::Deadline;
 use crate::wait::{Ticket, WaitList, WakeList, leave, park_on, poll_on};
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -58,8 +59,44 @@ pub struct Tally {
     pub refused: u64,
 }
 
+/// The number of a loop, or of a `Workers`: one that ends is found among thousands.
+#[derive(Clone, Copy)]
+struct Id(u64);
+
+impl Default for Id {
+    fn default() -> Self {
+        Self(next_id())
+    }
+}
+
+impl Ord for Id {
+    #[inline]
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        #[cfg(all(test, not(loom)))]
+        tests::COMPARED.set(tests::COMPARED.get() + 1);
+        self.0.cmp(&other.0)
+    }
+}
+
+impl PartialOrd for Id {
+    #[inline]
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Eq for Id {}
+
+impl PartialEq for Id {
+    #[inline]
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
 /// The loops of one [`Workers`](super::Workers).
 pub(super) struct Group {
+    id: Id,
     /// Each loop ends when it has processed its current key.
     stopped: AtomicBool,
     core: Arc<Mutex<Core>>,
@@ -70,7 +107,7 @@ pub(super) struct Group {
 #[derive(Default)]
 pub(crate) struct Core {
     /// The counts of loops that have not ended.
-    running: Vec<Arc<Counts>>,
+    running: BTreeMap<Id, Arc<Counts>>,
     /// The sum of the counts of loops that have ended.
     ended: Tally,
     ended_runs: Runs,
@@ -88,6 +125,7 @@ pub(crate) struct Core {
 /// under a lock: the loop and the call that starts it have a reference beside that in `running`.
 #[derive(Default)]
 pub(super) struct Counts {
+    id: Id,
     /// Of each run, one of these five is counted, before its key is done. So the hot path stores one number.
     pub(super) done: Count,
     pub(super) requeued: Count,
@@ -158,7 +196,7 @@ impl Counts {
 impl Core {
     fn runs(&self) -> Runs {
         let mut runs = self.ended_runs;
-        self.running.iter().for_each(|counts| runs.add(counts.runs()));
+        self.running.values().for_each(|counts| runs.add(counts.runs()));
         runs
     }
 }
@@ -166,7 +204,7 @@ impl Core {
 /// The runs of all `Workers` of one queue, also of dropped ones. The lock of the queue's hub guards it.
 #[derive(Default, Clone)]
 pub(crate) struct AllRuns {
-    groups: Vec<Arc<Mutex<Core>>>,
+    groups: BTreeMap<Id, Arc<Mutex<Core>>>,
     dropped: Runs,
 }
 
@@ -175,17 +213,17 @@ impl AllRuns {
     /// meanwhile keep their counts as long as the copy has them.
     pub(crate) fn sum(&self) -> Runs {
         let mut sum = self.dropped;
-        self.groups.iter().for_each(|core| sum.add(core.lock().runs()));
+        self.groups.values().for_each(|core| sum.add(core.lock().runs()));
         sum
     }
 
     pub(super) fn insert(&mut self, group: &Group) {
-        self.groups.push(Arc::clone(&group.core));
+        self.groups.insert(group.id, Arc::clone(&group.core));
     }
 
     /// A `Workers` is dropped, and all its loops have ended.
     pub(super) fn remove(&mut self, group: &Group) {
-        self.groups.retain(|core| !Arc::ptr_eq(core, &group.core));
+        self.groups.remove(&group.id);
         self.dropped.add(group.core.lock().runs());
     }
 }
@@ -202,7 +240,7 @@ impl Gate<'_> {
 impl Default for Group {
     fn default() -> Self {
         let core = Arc::new(Mutex::new(Core::default()));
-        Self { stopped: AtomicBool::new(false), core, gate: Mutex::new(false) }
+        Self { id: Id::default(), stopped: AtomicBool::new(false), core, gate: Mutex::new(false) }
     }
 }
 
@@ -238,7 +276,7 @@ impl Group {
         let running = {
             let core = &mut *self.core.lock();
             core.aborted = true;
-            core.running.clone()
+            core.running.values().cloned().collect::<Vec<_>>()
         };
         running.iter().for_each(|counts| counts.abort());
     }
@@ -246,13 +284,13 @@ impl Group {
     /// What is kept for the loops that run.
     #[cfg(all(test, feature = "tokio", not(loom)))]
     pub(super) fn weak_counts(&self) -> Vec<std::sync::Weak<Counts>> {
-        self.core.lock().running.iter().map(Arc::downgrade).collect()
+        self.core.lock().running.values().map(Arc::downgrade).collect()
     }
 
     /// Adds a loop, and returns its counts.
     pub(super) fn enter(&self) -> Arc<Counts> {
         let counts = Arc::new(Counts::default());
-        self.core.lock().running.push(Arc::clone(&counts));
+        self.core.lock().running.insert(counts.id, Arc::clone(&counts));
         counts
     }
 
@@ -268,7 +306,7 @@ impl Group {
     pub(super) fn leave(&self, counts: &Arc<Counts>) {
         let waiting = {
             let core = &mut *self.core.lock();
-            core.running.retain(|other| !Arc::ptr_eq(other, counts));
+            core.running.remove(&counts.id);
             counts.add_to(&mut core.ended);
             core.ended_runs.add(counts.runs());
             if core.running.is_empty() { core.waiting.take_all() } else { Default::default() }
@@ -279,7 +317,7 @@ impl Group {
     pub(super) fn tally(&self) -> Tally {
         let core = &*self.core.lock();
         let mut tally = Tally { running: core.running.len(), ..core.ended };
-        core.running.iter().for_each(|counts| counts.add_to(&mut tally));
+        core.running.values().for_each(|counts| counts.add_to(&mut tally));
         tally
     }
 
@@ -361,10 +399,36 @@ fn waiting(core: &mut Core) -> &mut WaitList {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::WorkQueue;
     use crate::sync::spawn;
+    use std::cell::Cell;
     use std::sync::mpsc;
     use std::thread;
     use std::time::Instant;
+
+    std::thread_local!(pub(super) static COMPARED: Cell<u64> = const { Cell::new(0) });
+
+    /// Each compares a few numbers, and does not visit the others.
+    #[test]
+    fn a_loop_or_a_workers_that_ends_is_found_at_once() {
+        const MANY: u64 = if cfg!(miri) { 300 } else { 10_000 };
+        let compared = |what: &str, step: &mut dyn FnMut()| {
+            let before = COMPARED.get();
+            step();
+            let each = (COMPARED.get() - before) / MANY;
+            assert!(each <= 100, "{what}: {each} numbers are compared for each of {MANY}");
+        };
+        let (group, mut loops) = (Group::default(), Vec::new());
+        compared("a loop begins", &mut || loops.extend((0..MANY).map(|_| group.enter())));
+        let (some, others) = loops.split_at(loops.len() / 2);
+        compared("a loop ends", &mut || some.iter().rev().chain(others).for_each(|counts| group.leave(counts)));
+        assert_eq!(group.tally().running, 0);
+
+        let (queue, mut workers) = (WorkQueue::<u32>::new(), Vec::new());
+        compared("workers are made", &mut || workers.extend((0..MANY).map(|_| queue.workers().build())));
+        compared("workers are dropped", &mut || workers.clear());
+        queue.shared.change_workers(|runs| assert_eq!(runs.groups.len(), 0));
+    }
 
     /// Two joins at the same time both return after the thread has ended, although only one of them has its handle.
     #[test]
