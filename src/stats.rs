@@ -54,8 +54,10 @@ pub struct Stats {
     pub processing: usize,
     /// Keys that have a delay. They may also be queued or processing.
     pub delayed: usize,
-    /// Failing keys: the queue counts their failures until these are forgotten. They may also be queued, processing or delayed. If the
-    /// limiter counts failures itself, as one of your own does, this counts only keys for which it panicked.
+    /// Failing keys: the queue or its limiter counts their failures until these are forgotten. They may also be queued, processing or
+    /// delayed. A limiter of this crate with settings, as with [jitter](crate::rate_limiter::PerKey::jitter), counts failures itself, and
+    /// this is the number of keys that it remembers; a shared one remembers those of all its users. Of a limiter of your own the number is
+    /// not known: only keys count for which it panicked.
     pub failing: usize,
     /// Idle workers: threads and tasks that wait for a key, in [`get`](crate::WorkQueue::get) or another call that gets keys. A woken one
     /// no longer counts.

@@ -138,6 +138,9 @@ impl<K> Shared<K> {
 
     fn add_hub(&self, stats: &mut Stats) {
         stats.shutting_down = self.is_shutting_down();
+        if let Limiter::External(limiter) = &self.settings.limiter {
+            stats.failing += limiter.failing(); // not under the lock (P17)
+        }
         let hub = self.hub.lock();
         stats.waiters = hub.getters.waiters.len();
         stats.drainers = hub.life_cycle.drainers.len();

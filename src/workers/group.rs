@@ -13,9 +13,10 @@ use std::task::{Context, Poll};
 
 /// Counts of what workers have done so far; from [`Workers::tally`](crate::Workers::tally).
 ///
-/// When a run of a handler ends, it counts in [`succeeded`](Self::succeeded) or in [`failed`](Self::failed), before its key is done. So
-/// `succeeded + failed` is the number of runs. If a task is dropped while its handler waits, the run counts in neither. The fields after
-/// `failed` count the retried, requeued, given-up and refused keys, and the caught panics.
+/// A run of a handler that has ended counts in one of [`succeeded`](Self::succeeded), [`failed`](Self::failed) and
+/// [`refused`](Self::refused), so their sum is the number of runs. It counts before its key is done; a refused one counts as succeeded or
+/// failed until the queue refuses its key. If a task is dropped while its handler waits, the run counts in none. The other fields count
+/// the retried, requeued and given-up keys, and the caught panics.
 ///
 /// [`Runs`] counts the runs of all workers of a queue, with one field for each result.
 ///
@@ -37,14 +38,15 @@ use std::task::{Context, Poll};
 pub struct Tally {
     /// Loops that have not ended.
     pub running: usize,
-    /// Runs that did not fail: with [`Outcome::Success`](crate::Outcome::Success), [`RequeueAfter`](crate::Outcome::RequeueAfter) or
-    /// [`RequeueWith`](crate::Outcome::RequeueWith).
+    /// Runs that did not fail, and whose keys need nothing more or were requeued: with [`Outcome::Success`](crate::Outcome::Success),
+    /// [`RequeueAfter`](crate::Outcome::RequeueAfter) or [`RequeueWith`](crate::Outcome::RequeueWith). A requeue that the queue refused
+    /// counts in [`refused`](Self::refused) instead.
     pub succeeded: u64,
     /// Succeeded runs with [`Outcome::RequeueAfter`](crate::Outcome::RequeueAfter) or [`RequeueWith`](crate::Outcome::RequeueWith) whose
     /// keys were requeued.
     pub requeued: u64,
-    /// Runs that failed: with any other [`Outcome`](crate::Outcome), or with a panic of the handler. The key is retried, given up or refused.
-    /// After a panic it is done, if [`on_panic`](crate::WorkQueueBuilder::on_panic) of the queue says so.
+    /// Runs that failed: with any other [`Outcome`](crate::Outcome), or with a panic of the handler. The key is retried or given up. (If the
+    /// queue refused the retry, the run counts in [`refused`](Self::refused) instead.) After a panic it is done, if [`on_panic`](crate::WorkQueueBuilder::on_panic) of the queue says so.
     pub failed: u64,
     /// Failed runs whose keys are retried.
     pub retried: u64,
@@ -53,7 +55,7 @@ pub struct Tally {
     pub given_up: u64,
     /// Panics of handlers, hooks and other user code, such as the wakers of tasks that [join](crate::Workers::join_async).
     pub panicked: u64,
-    /// Runs whose retry or requeue the queue refused, because it was shut down. `retried` and `requeued` do not count them. Drains and
+    /// Runs whose retry or requeue the queue refused, because it was shut down. No other field counts them, but `panicked`. Drains and
     /// stops return these keys in [`Leftover::refused`](crate::Leftover::refused). The exception is a key that was added while it was
     /// processing: it is queued again.
     pub refused: u64,
@@ -183,9 +185,10 @@ impl Counts {
         // Before what they are a part of, so that a run between the two reads makes no number negative.
         let (refused_requeues, refused_retries) = (self.refused_requeues.get(), self.refused_retries.get());
         let runs = self.runs();
-        tally.succeeded += runs.success + runs.requeue;
-        tally.requeued += runs.requeue.saturating_sub(refused_requeues);
-        tally.failed += runs.error + runs.give_up + runs.panic;
+        let requeued = runs.requeue.saturating_sub(refused_requeues);
+        tally.succeeded += runs.success + requeued;
+        tally.requeued += requeued;
+        tally.failed += (runs.error + runs.give_up + runs.panic).saturating_sub(refused_retries);
         tally.retried += self.retried.get().saturating_sub(refused_retries);
         tally.given_up += self.given_up.get();
         tally.panicked += self.panicked.get();

@@ -12,7 +12,7 @@
 use super::key::KEYS;
 use super::limits::Limits;
 use super::op::How;
-use super::plan::Plan;
+use super::plan::{Limiter, Plan};
 use keyqueue::{Added, DelayConflict, DelayedAdd};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -212,8 +212,12 @@ impl Reference {
         self.unlimited(key) > 0 || !self.plan.has_own_counts() && self.num_requeues(key) > 0
     }
 
+    /// The failures of a limiter of the user's own are not known; those that a limiter of the crate counts are.
     pub(crate) fn failing(&self) -> usize {
-        self.all().filter(|key| self.is_failing(*key)).count()
+        let of_queue = self.all().filter(|key| self.is_failing(*key)).count();
+        let of_limiter =
+            self.all().filter(|key| self.plan.limiter == Limiter::Composed && self.limits.num_requeues(key) > 0);
+        of_queue + of_limiter.count()
     }
 
     /// The number of keys that the queue has.
