@@ -85,8 +85,8 @@
 //! priorities, overtakes a key. `src/shared/choose.rs`.
 //!
 //! **Most programs need one shard.** A call holds the lock for about ten nanoseconds, and a worker that spends a microsecond on a key does
-//! not notice it. If threads mostly add and get, take 16 shards, or twice as many as such threads. Each shard still has a lock. With
-//! several shards, this changes:
+//! not notice it. If threads mostly add and get, take 16 shards, or twice as many as such threads, up to 64: there are no more. Each
+//! shard still has a lock. With several shards, this changes:
 //!
 //! * **Order** is first in, first out within a shard. Across shards, at most about `(shards + 6 * getters) * 64` later keys overtake a key,
 //!   or twice as many if getters add keys themselves, and `20 * 64` more if they find its shard's lock held. The length of the queue does
