@@ -370,7 +370,8 @@ mod tests {
     #[test]
     fn the_chunks_that_are_kept_have_low_numbers() {
         const KEYS: usize = if cfg!(miri) { 6400 } else { 128_000 };
-        let orders: [(&str, fn(&mut [EntryRef<usize>]), f64); 3] = [
+        type Arrange = fn(&mut [EntryRef<usize>]);
+        let orders: [(&str, Arrange, f64); 3] = [
             ("as they came", |_| (), 0.0),
             ("the last first", |slots| slots.reverse(), 0.0),
             ("scattered", |slots| fastrand::Rng::with_seed(1).shuffle(slots), 0.9),

@@ -22,15 +22,17 @@ use std::task::{Context, Poll};
 ///
 /// # Examples
 /// ```
-/// let queue = keyqueue::WorkQueue::<u32>::new();
+/// use keyqueue::{Outcome, WorkQueue};
+///
+/// let queue = WorkQueue::<u32>::new();
 /// let workers = queue.workers().spawn(1, |n| match *n.key() {
-///     2.. => Err("too large"),
-///     _ => Ok(()),
+///     2.. => Outcome::GiveUp("too large".into()),
+///     _ => Outcome::Success,
 /// })?;
 /// queue.add_all([1, 2]);
 /// let _leftover = workers.drain();
 /// let tally = workers.tally();
-/// assert_eq!((tally.succeeded, tally.failed, tally.running), (1, 1, 0));
+/// assert_eq!((tally.succeeded, tally.failed, tally.refused), (1, 1, 0));
 /// # std::io::Result::Ok(())
 /// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -160,7 +160,7 @@ impl<E: Error + Send + Sync + 'static> From<E> for Outcome {
 /// let workers = queue.workers().spawn(1, logged(|_| Err::<(), _>("no luck")))?;
 /// # queue.add(1);
 /// # let _leftover = workers.drain();
-/// # assert_eq!(workers.tally().failed, 1);
+/// # assert_eq!(workers.tally().refused, 1);
 /// # std::io::Result::Ok(())
 /// ```
 /// Other types do not compile, and the message says what would:
