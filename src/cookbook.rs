@@ -204,27 +204,44 @@
 //! ```
 //!
 //! **At most n requests a second.** The queue's limiter delays [only retries](crate::rate_limiter#what-they-limit) and `add_rate_limited`,
-//! which counts a failure. So a handler takes a token of a shared bucket before each request. It holds its key while it waits for the
-//! token. This does no harm: events that come meanwhile lead to one more run.
+//! which counts a failure. So a handler takes a token of a bucket before each request, and waits for it. Meanwhile it holds its key, which
+//! does no harm, as events that come lead to one more run. But it also holds its worker. With one bucket for all keys this does no harm
+//! either: the other workers would wait for the same tokens. With a bucket for each host or tenant, though, one whose tokens are used up would
+//! soon keep all workers waiting, and the others would get no more than it does. So let at most one or two keys of each tenant be
+//! processing at a time:
 //! ```
 //! use keyqueue::WorkQueue;
 //! use keyqueue::rate_limiter::Bucket;
+//! use std::collections::HashMap;
 //! use std::thread;
-//! # use std::time::{Duration, Instant};
+//! # use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 //!
-//! # fn fetch(_: &str) -> Result<(), std::io::Error> { Ok(()) }
-//! # let start = Instant::now();
-//! let requests = Bucket::new(50.0, 1); // 50 a second; per host or tenant: a table of buckets
-//! let queue = WorkQueue::<String>::new();
-//! let workers = queue.workers().spawn(2, move |url| {
-//!     thread::sleep(requests.reserve().delay()); // in a task: the runtime's `sleep`
-//!     fetch(url)
+//! # static PAGES: [AtomicU32; 2] = [AtomicU32::new(0), AtomicU32::new(0)];
+//! # fn fetch(tenant: &str) -> Result<(), std::io::Error> {
+//! #     PAGES[usize::from(tenant == "large")].fetch_add(1, SeqCst);
+//! #     Ok(())
+//! # }
+//! // Requests a second, and at once.
+//! let requests =
+//!     HashMap::from([("small", Bucket::new(1.0, 1)), ("large", Bucket::new(1000.0, 100))]);
+//! let queue = WorkQueue::builder()
+//!     .fair_by(|&(tenant, _): &(&str, u32)| tenant)
+//!     .max_processing_per_group(1) // so a tenant keeps one worker waiting at most
+//!     .build();
+//! let workers = queue.workers().spawn(4, move |page| {
+//!     let &(tenant, _) = page.key();
+//!     thread::sleep(requests[tenant].reserve().delay()); // in a task: the runtime's `sleep`
+//!     fetch(tenant)
 //! })?;
-//! queue.add_all((0..3).map(|n| format!("page-{n}")));
-//! assert!(workers.drain().is_empty());
-//! # assert!(start.elapsed() >= Duration::from_millis(40));
+//! queue.add_all((0..20).map(|n| ("small", n)));
+//! queue.add_all((0..100).map(|n| ("large", n)));
+//! # while PAGES[1].load(SeqCst) < 100 { thread::yield_now() }
+//! # assert!(PAGES[0].load(SeqCst) < 10, "the large tenant had to wait for the small one");
+//! # let _left = workers.stop();
 //! # std::io::Result::Ok(())
 //! ```
+//! This costs a worker for each key that waits for a token: as many as tenants may be out of tokens at a time, times the limit, and the
+//! workers that you want for the others beside them. Tasks are cheap enough for hundreds of tenants; threads are for a few.
 //!
 //! # Resync
 //!

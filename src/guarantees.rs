@@ -80,8 +80,9 @@
 //!   bound is twice as high. If they find the lock of the key's shard held, it is higher by `20 * 64`. The length of the queue does not
 //!   matter. The bound does not hold while a thread that holds the key's shard is stopped (P21), nor until a getter finds its lock free. A
 //!   thread that ended while it stayed with a shard counts as a getter until another one takes over the shard; so `getters` may be greater
-//!   by `shards`. Upheld by `src/shared/choose.rs`, `src/shared/hub.rs` and the stamps of `src/order/line.rs`. Shown by `tests/shards.rs`,
-//!   `tests/delays_stress.rs`, the unit tests of `src/shared/choose.rs` and `loom-tests/tests/shards.rs`.
+//!   by `shards`. In the list of a call that takes queued keys out ([`take_where`], [`stop`], drains), at most `(shards - 1) * 64` keys of
+//!   the same priority, and where groups take turns of the same turn, that became ready later come before a key. Upheld by `src/shared/choose.rs`, `src/shared/hub.rs`, `src/shared/take_where.rs` and the stamps of `src/order/line.rs`. Shown by
+//!   `tests/shards.rs`, `tests/take_where.rs`, `tests/against_reference.rs`, `tests/delays_stress.rs`, the unit tests of `src/shared/choose.rs` and `loom-tests/tests/shards.rs`.
 //!
 //! * **P19** Priorities: a key of a higher priority is handed out first. Keys of one priority are a level, first in, first out. Of several
 //!   adds of a key the highest priority counts. An add may raise a queued key, to the end of its new level, and never lowers it. A key that
@@ -318,8 +319,8 @@
 //! These calls are several steps. Each step takes effect at one moment, and other calls may take effect between the steps.
 //!
 //! * `add_all`: each add is one step.
-//! * `stats`: each shard is one step, and the number of waiting getters another. `metrics` has one step more for each shard, which reads
-//!   the levels and histograms. `levels`: each shard is one step.
+//! * `stats`: each shard is one step, and the number of waiting getters another. `metrics` has the same steps, which also read the levels
+//!   and two histograms, and one step more for the histogram of each priority but NORMAL. `levels`: each shard is one step.
 //! * `get_many`: 256 keys a step, or 16 with a limit for groups. The getter waits for the first key as `get` does.
 //! * `turn`: about a hundred keys a step, up to the time that the clock showed when the call began.
 //! * `take_where`, `take_delayed` and `stop`: some hundred keys a step. A step takes a key only if it is still queued or delayed as the call

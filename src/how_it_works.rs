@@ -85,14 +85,16 @@
 //! priorities, overtakes a key. `src/shared/choose.rs`.
 //!
 //! **Most programs need one shard.** A call holds the lock for about ten nanoseconds, and a worker that spends a microsecond on a key does
-//! not notice it. If threads mostly add and get, take 16 shards, or twice as many as such threads. Each shard still has a lock. With
-//! several shards, this changes:
+//! not notice it. If threads mostly add and get, take 16 shards, or twice as many as such threads, up to 64: there are no more. Each
+//! shard still has a lock. With several shards, this changes:
 //!
 //! * **Order** is first in, first out within a shard. Across shards, at most about `(shards + 6 * getters) * 64` later keys overtake a key,
 //!   or twice as many if getters add keys themselves, and `20 * 64` more if they find its shard's lock held. The length of the queue does
 //!   not matter. A thread that ends counts as a getter until another one takes over its shard. Within a shard, delays expire in the order
 //!   of their deadlines. A key waits for the turns of lower priorities, and for at most about `4 * (shards + getters)` of their other
-//!   hand-outs.
+//!   hand-outs. A list of keys that a call takes out ([`take_where`](crate::WorkQueue::take_where), [`stop`](crate::Workers::stop), drains)
+//!   has them by priority, and of one priority at most `(shards - 1) * 64` younger keys before an older one; where groups take turns in it,
+//!   of one turn.
 //! * **Snapshots** ([`stats`](crate::WorkQueue::stats), [`metrics`](crate::Inspect::metrics), [`len`](crate::WorkQueue::len)) read one
 //!   shard after the other. They are consistent within a shard only.
 //! * While [`shut_down`](crate::WorkQueue::shut_down) runs, one shard may still accept an add after another has refused one.
@@ -100,8 +102,9 @@
 //! * **If the system stops a thread in the middle of a call**, other threads cannot take the keys of the shard that this thread has locked.
 //!   Getters go on with the other shards. So [`get_timeout`](crate::WorkQueue::get_timeout) may time out while a key is queued in the
 //!   locked one.
-//! * **Memory**: an empty shard takes 4 KiB, or 12 if the queue measures. After a burst each shard keeps about two hundred
-//!   kilobytes, or eight hundred with priorities; with groups also about half a byte for each key of the burst.
+//! * **Memory**: an empty shard takes about 1 KiB, 8 more if the queue measures, and 28 more with groups. After a burst each shard keeps
+//!   about two hundred kilobytes, or four hundred if keys had delays or failures. Priorities add up to six hundred, and groups about half a
+//!   byte for each key of the burst.
 //!
 //! # Why short locks?
 //!

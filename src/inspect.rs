@@ -65,9 +65,11 @@ impl<'q, K> Inspect<'q, K> {
     }
 
     /// A snapshot of the counters, and of two histograms: how long keys waited, and how long they were processing. It is consistent in each
-    /// [shard](WorkQueue::shards).
+    /// [shard](WorkQueue::shards), but for the histograms of priorities other than [`NORMAL`](crate::Priority::NORMAL): each is read a
+    /// little later.
     ///
-    /// Takes the lock of each shard for less than a microsecond, with any number of keys.
+    /// Takes the lock of each shard for a few microseconds, with any number of keys. In a queue with groups or with many priorities, the
+    /// search for the [oldest key](crate::Stats::oldest_queued) may make that some tens of microseconds.
     ///
     /// # Examples
     /// ```

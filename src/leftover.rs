@@ -24,7 +24,9 @@ use crate::DelayedKey;
 #[must_use = "these keys were not processed"]
 pub struct Leftover<K> {
     /// Keys that were queued, in the order of hand-outs: higher priorities first, groups in turn, also full groups.
-    /// ([`take_where`](crate::WorkQueue::take_where): by priority and then by age.) With several shards the order is approximate.
+    /// ([`take_where`](crate::WorkQueue::take_where): by priority and then by age.) With several [shards](crate::WorkQueueBuilder::shards)
+    /// the priorities are exact, and the ages are not: of keys of one priority, fewer than 64 of each other shard that became ready later
+    /// come before a key.
     pub queued: Vec<K>,
     /// Keys that were processing. They still are, until their handlers return.
     pub processing: Vec<K>,

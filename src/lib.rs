@@ -12,7 +12,7 @@
 //! let queue = WorkQueue::<&str>::new();
 //! let workers = queue
 //!     .workers()
-//!     .max_retries(15)
+//!     .max_retries(15) // a key that fails for 164 s is given up
 //!     .on_give_up(|pod, why| eprintln!("{pod}: {why}")) // "given up after 15 retries: …"
 //!     .spawn(2, |pod| reconcile(pod))?; // an `Err` is retried, after 5 ms, 10, 20, …
 //!
@@ -202,8 +202,9 @@
 //! * During a drain the queue refuses adds, also those of its workers, and retries. A key that fails or is requeued meanwhile goes to
 //!   [`Leftover::refused`]. If processing a key adds more keys, wait until the queue [is idle](WorkQueue::wait_idle) before you drain.
 //! * Do not `add` a key that is processing if its next run must wait. Such an add queues the key as soon as it is done, even if the holder
-//!   calls `retry` or `requeue_after`; and the key comes once more when that delay expires. [`DelayedAdd::Strict`] does not help: it
-//!   applies only to adds that come after the delay was set.
+//!   calls `retry` or `requeue_after`; and the key comes once more when that delay expires. [`DelayedAdd::Strict`] helps: adds
+//!   that come after the delay was set wait for it, so there is at most one early run for each delay. (With an event every 2 ms and a
+//!   backoff of a second, a key that always fails ran 4 times in 1.5 s, and 147 times without it.)
 //! * As deadlines approach, the driver sorts the delayed keys anew. With a million delayed keys, the longest sort takes some milliseconds.
 //!   Such a sort comes at most once in 69 seconds. A delay that expires meanwhile is late by this time.
 //! * When the table of keys is full, it doubles. With up to 16 000 keys one add does this, in at most half a millisecond. With more, each

@@ -411,8 +411,8 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     /// Takes all queued and delayed keys that match out of the queue, and returns them. Use it when a replica no longer owns a part of the
     /// keys, or to drop the work of a tenant that is gone.
     ///
-    /// It returns queued keys in the order of the queue (with priorities or groups, by priority and then by age), and delayed keys earliest
-    /// first, each with the time that was left. A key that is processing stays with its holder. If it matches, it is listed in
+    /// It returns queued keys in the order of the queue (with priorities or groups, by priority and then by age; with several shards, see
+    /// [`Leftover::queued`]), and delayed keys earliest first, each with the time that was left. A key that is processing stays with its holder. If it matches, it is listed in
     /// [`processing`](Leftover::processing). If it was added again, it is queued when its holder is done; a later call can take it out.
     /// Failures stay counted, see [`forget`](Self::forget). With [`DelayedAdd::Strict`](crate::DelayedAdd::Strict), the call takes an add
     /// that waited for a delay with the delay.
@@ -1001,10 +1001,10 @@ impl<K> WorkQueue<K> {
 
     /// Frees the memory that the queue's keys do not need.
     ///
-    /// As keys are processed, the queue frees memory, except for about two hundred kilobytes, or eight hundred with
-    /// [priorities](crate::Priority). With [groups](crate::WorkQueueBuilder::fair_by) it also keeps about half a byte for each key of the
-    /// largest burst. It keeps these so that a steady set of keys allocates nothing. This call frees them too, and the room for
-    /// [`capacity`](crate::WorkQueueBuilder::capacity). Keys do not move. The queue stores up to 64 keys in a chunk (4 KiB, and 4 more if
+    /// As keys are processed, each [shard](Self::shards) frees memory, except for about two hundred kilobytes, or four hundred if keys had
+    /// delays or failures. [Priorities](crate::Priority) add up to six hundred, and [groups](crate::WorkQueueBuilder::fair_by) about half a
+    /// byte for each key of the largest burst. The queue keeps these so that a steady set of keys allocates nothing. This call frees them
+    /// too, and the room for [`capacity`](crate::WorkQueueBuilder::capacity). Keys do not move. The queue stores up to 64 keys in a chunk (4 KiB, and 4 more if
     /// keys have had delays or failures). It keeps a chunk while the chunk contains a key. The call also
     /// [shrinks](crate::rate_limiter::RateLimiter::shrink_to_fit) a limiter that counts failures itself.
     ///

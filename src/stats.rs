@@ -12,7 +12,8 @@ use std::time::Duration;
 ///
 /// To debug a stuck process:
 /// * `longest_running` grows: a worker hangs. [`processing_keys`](crate::Inspect::processing_keys) lists its key.
-/// * `oldest_queued` grows while `waiters` is 0: there are too few workers.
+/// * `oldest_queued` grows while `waiters` is 0: there are too few workers. If it grows while workers are idle, groups are
+///   [full](crate::WorkQueueBuilder::max_processing_per_group): [`groups`](crate::Inspect::groups) says which.
 /// * `delayed` and `failing` are high: keys wait for their backoff. [`delayed_keys`](crate::Inspect::delayed_keys) lists them.
 /// * `next_deadline` stays zero: delays expire, but no thread adds their keys.
 ///
@@ -53,8 +54,10 @@ pub struct Stats {
     pub processing: usize,
     /// Keys that have a delay. They may also be queued or processing.
     pub delayed: usize,
-    /// Failing keys: the queue counts their failures until these are forgotten. They may also be queued, processing or delayed. If the
-    /// limiter counts failures itself, as one of your own does, this counts only keys for which it panicked.
+    /// Failing keys: the queue or its limiter counts their failures until these are forgotten. They may also be queued, processing or
+    /// delayed. A limiter of this crate with settings, as with [jitter](crate::rate_limiter::PerKey::jitter), counts failures itself, and
+    /// this is the number of keys that it remembers; a shared one remembers those of all its users. Of a limiter of your own the number is
+    /// not known: only keys count for which it panicked.
     pub failing: usize,
     /// Idle workers: threads and tasks that wait for a key, in [`get`](crate::WorkQueue::get) or another call that gets keys. A woken one
     /// no longer counts.
@@ -99,8 +102,9 @@ pub struct Stats {
     /// or a stop or drain of [`Workers`](crate::Workers) has taken it out. For a processing key, `remove` has taken the add back.
     pub taken: u64,
     /// How long the first queued key has waited. With more than a million keys a second, it may be one of the first 16 keys. Keys of
-    /// [full](crate::WorkQueueBuilder::max_processing_per_group) groups do not count. `None`: there is no such key, none was measured, or
-    /// the queue does not [measure](crate::WorkQueueBuilder::measure).
+    /// [full](crate::WorkQueueBuilder::max_processing_per_group) groups count like others: so it grows if a tenant waits for its own keys.
+    /// With more than 64 groups in one level, it is the oldest of those whose turns come first and of those that have been full for longest.
+    /// `None`: no key is queued, none was measured, or the queue does not [measure](crate::WorkQueueBuilder::measure).
     pub oldest_queued: Option<Duration>,
     /// How long the oldest processing key has been processing. `None`: no key is processing, or the queue does not
     /// [measure](crate::WorkQueueBuilder::measure). Client-go's `workqueue_longest_running_processor_seconds`. Never too high. If the key

@@ -1,7 +1,10 @@
 //! How a queue and the combined limiters use the limiters that they are given, and how backoffs and stops behave in use.
 
-use keyqueue::WorkQueue;
-use keyqueue::rate_limiter::{Bucket, ItemExponentialFailure, MaxOf, RateLimiter, WithMaxWait};
+use keyqueue::rate_limiter::{
+    Bucket, ItemExponentialFailure, ItemFastSlow, MaxOf, RateLimiter, Step, WithMaxWait,
+    default_controller_rate_limiter,
+};
+use keyqueue::{Driver, WorkQueue};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -50,6 +53,35 @@ fn a_queue_counts_for_a_plain_limiter() {
     assert_eq!(failing(plain()), 1);
     let boxed: Box<dyn RateLimiter<u8>> = Box::new(plain());
     assert_eq!(failing(boxed), 1, "a box has no other user");
-    assert_eq!(failing(Arc::new(plain())), 0, "an `Arc` may have other users");
-    assert_eq!(failing(plain().max_tracked(100)), 0, "a limiter with settings counts by itself");
+    let shared = Arc::new(plain());
+    assert_eq!((failing(Arc::clone(&shared)), shared.tracked_len()), (1, 1), "an `Arc` may have other users");
+    let shared = Arc::new(plain().max_tracked(100));
+    assert_eq!((failing(Arc::clone(&shared)), shared.tracked_len()), (1, 1), "it counts by itself");
+}
+
+/// Whatever its settings, so that a dashboard sees keys that fail.
+#[test]
+fn the_failing_keys_of_each_limiter_of_the_crate_are_counted() {
+    let [base, max] = [1, 60].map(Duration::from_secs);
+    let backoff = || ItemExponentialFailure::<u32>::new(base, max);
+    let limiters: Vec<(&str, Box<dyn RateLimiter<u32>>)> = vec![
+        ("plain", Box::new(backoff())),
+        ("jitter", Box::new(backoff().jitter(0.5))),
+        ("served_only", Box::new(backoff().served_only())),
+        ("max_tracked", Box::new(backoff().max_tracked(1000))),
+        ("retain_recent", Box::new(backoff().retain_recent(max))),
+        ("fast and slow, jitter", Box::new(ItemFastSlow::new(base, max, 3).jitter(0.5))),
+        ("step, jitter", Box::new(Step::new([(0, base), (3, max)]).jitter(0.5))),
+        ("WithMaxWait", Box::new(WithMaxWait::new(backoff(), base))),
+        ("MaxOf", Box::new(default_controller_rate_limiter())),
+        ("Arc", Box::new(Arc::new(backoff()))),
+    ];
+    for (name, limiter) in limiters {
+        let queue = WorkQueue::builder().rate_limiter(limiter).driver(Driver::Manual).build();
+        queue.add_all(0..10_u32);
+        queue.get_many(10).into_iter().for_each(|item| _ = item.retry());
+        assert_eq!((queue.stats().failing, queue.inspect().metrics().stats.failing), (10, 10), "{name}");
+        (0..4).for_each(|key| queue.forget(&key));
+        assert_eq!(queue.stats().failing, 6, "{name}");
+    }
 }

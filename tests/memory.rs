@@ -200,6 +200,25 @@ fn large_keys_keep_no_more_memory_than_small_ones() {
     assert!(left < 300 << 10, "{left} bytes are left"); // one chunk of eight keys, and the buckets
 }
 
+/// What the page "how it works" says.
+#[test]
+fn an_empty_shard_takes_what_the_docs_say() {
+    warm_up();
+    let shard = |builder: fn() -> keyqueue::WorkQueueBuilder<u64>| {
+        let [one, all] = [1, 64].map(|shards| {
+            let empty = live();
+            let _queue = builder().shards(shards).build();
+            live() - empty
+        });
+        (all - one) / 63
+    };
+    let plain = shard(WorkQueue::builder);
+    let measured = shard(|| WorkQueue::builder().measure(true)) - plain;
+    let grouped = shard(|| WorkQueue::builder().fair_by(|key| key % 10)) - plain;
+    println!("an empty shard: {plain} bytes, {measured} more if the queue measures, {grouped} more with groups");
+    assert!(plain <= 1500 && measured <= 8 << 10 && grouped <= 28 << 10, "{plain} {measured} {grouped}");
+}
+
 #[test]
 fn requested_capacity_is_kept_until_shrink_to_fit() {
     warm_up();
@@ -323,6 +342,7 @@ fn a_million_delayed_keys_cost_the_promised_bytes_and_give_them_back() {
             while queue.try_get().is_ok() {}
         }),
     ];
+    // How much is left does not depend on the order in which the keys end. (Cancelled they end as they came, and here by their deadlines.)
     for (how, end) in ends {
         let empty = live();
         let (queue, time) = manual_queue();
@@ -334,7 +354,7 @@ fn a_million_delayed_keys_cost_the_promised_bytes_and_give_them_back() {
         end(&queue, &time);
         let left = live() - empty;
         assert!(full <= 100 * MILLION as isize, "{} bytes a key", full as f64 / MILLION as f64);
-        assert!(left * 20 <= full, "{left} bytes are left of {full} after {how}");
+        assert!(left <= 450_000, "{left} bytes are left of {full} after {how}");
         queue.shrink_to_fit();
         let shrunk = live() - empty;
         assert!(shrunk < 5120, "{shrunk} bytes are left after shrink_to_fit {how}");

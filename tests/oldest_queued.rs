@@ -1,6 +1,6 @@
 //! `Stats::oldest_queued` of a long queue, wherever its first key is. (All ages of short ones are compared in `reference/`.)
 
-use keyqueue::{Clock, WorkQueue};
+use keyqueue::{AddOptions, Clock, Priority, TryGetError, WorkQueue};
 use std::time::Duration;
 
 #[test]
@@ -16,6 +16,30 @@ fn the_oldest_key_has_an_age_wherever_it_is_in_its_block() {
         }
     }
     assert!(without.is_empty(), "about 99 000 keys are queued, and the oldest has no age after {without:?}");
+}
+
+/// With a limit, a key often waits because its own group is full.
+#[test]
+fn the_oldest_key_may_be_of_a_full_group() {
+    for (groups, levels) in [(1, 1), (3, 2), (500, 1), (500, 200)] {
+        let (clock, time) = Clock::mock();
+        let builder = WorkQueue::builder().measure(true).clock(clock);
+        let queue = builder.fair_by(move |key: &u32| key % groups).max_processing_per_group(1).build();
+        let add = |key| queue.add_with(key, AddOptions::new().priority(Priority((key / groups % levels) as i8)));
+        (0..groups).for_each(|key| _ = add(key));
+        let held = queue.get_many(usize::MAX);
+        assert_eq!((held.len(), queue.stats().oldest_queued), (groups as usize, None));
+        (groups..groups * 4).for_each(|key| {
+            add(key);
+            time.advance(Duration::from_millis(1));
+        });
+        let oldest = Some(Duration::from_millis(u64::from(groups) * 3));
+        assert_eq!(queue.try_get().err(), Some(TryGetError::Empty), "each group is full");
+        assert_eq!(queue.stats().oldest_queued, oldest, "{groups} groups, {levels} levels");
+        drop(held);
+        queue.get_many(usize::MAX).into_iter().for_each(|item| item.done());
+        assert!(queue.stats().oldest_queued < oldest, "{groups} groups, {levels} levels");
+    }
 }
 
 /// The first 5000 keys are taken out, and the next one is the oldest.

@@ -125,6 +125,57 @@ fn keys_that_move_meanwhile_are_taken_out() {
     }
 }
 
+/// Of several shards as of one: by priority and then by age. In a list of one priority fewer than 64 keys of each other shard come before an
+/// older key (P18), as in what a stop returns.
+#[test]
+fn keys_of_several_shards_are_returned_by_priority_and_then_by_age() {
+    const KEYS: u32 = if cfg!(miri) { 500 } else { 50_000 };
+    let levels = [Priority::LOW, Priority::NORMAL, Priority::HIGH];
+    for shards in [1, 4, 16, 64] {
+        for (with_levels, with_groups) in [(false, false), (true, false), (false, true), (true, true)] {
+            let case = format!("{shards} shards, levels: {with_levels}, groups: {with_groups}");
+            let level_of = |key: u32| if with_levels { levels[key as usize % 3] } else { Priority::NORMAL };
+            let filled = || {
+                let builder = WorkQueue::builder().shards(shards);
+                let queue = if with_groups { builder.fair_by(|key: &u32| key % 7) } else { builder }.build();
+                // Keys behind which the lines of the shards do not begin anew, and that are gone.
+                (KEYS..KEYS + 1000).for_each(|key| _ = queue.add(key));
+                drop(queue.get_many(usize::MAX));
+                (0..KEYS).for_each(|key| _ = queue.add_with(key, AddOptions::new().priority(level_of(key))));
+                queue
+            };
+            let check = |call: &str, taken: &[u32]| {
+                let all: BTreeMap<u32, ()> = taken.iter().map(|key| (*key, ())).collect();
+                assert_eq!((taken.len(), all.len()), (KEYS as usize, KEYS as usize), "{case}, {call}");
+                assert!(
+                    taken.is_sorted_by_key(|key| std::cmp::Reverse(level_of(*key).0)),
+                    "{case}, {call}: priorities"
+                );
+                let mut worst = 0;
+                for level in taken.chunk_by(|one, next| level_of(*one) == level_of(*next)) {
+                    let mut sorted = level.to_vec();
+                    sorted.sort_unstable();
+                    let (mut lowest, mut is_taken) = (0, vec![false; level.len()]);
+                    for (count, key) in level.iter().enumerate() {
+                        is_taken[sorted.binary_search(key).unwrap()] = true;
+                        while is_taken.get(lowest) == Some(&true) {
+                            lowest += 1;
+                        }
+                        worst = worst.max(count + 1 - lowest);
+                    }
+                }
+                println!("{case}, {call}: a key is behind {worst} younger ones");
+                assert!(worst <= (shards - 1) * 64, "{case}, {call}: a key is behind {worst} younger ones");
+            };
+            check("take_where", &filled().take_where(|_| true).queued);
+            if !with_groups {
+                let workers = filled().workers().build();
+                check("stop", &workers.stop().queued);
+            }
+        }
+    }
+}
+
 // ---- lists ----
 
 #[test]

@@ -53,7 +53,7 @@ impl<K> fmt::Debug for Workers<K> {
 /// # let fleet = Fleet::builder(MemoryStore::new()).build(WorkQueue::<String>::new()).await?;
 /// let workers = fleet
 ///     .workers()
-///     .max_retries(15)
+///     .max_retries(15) // a key that fails for 164 s is given up
 ///     .on_give_up(|key, why| eprintln!("{key}: {why}"))
 ///     .spawn(4, |key| println!("{key} with token {}", key.token()))?; // four threads
 /// # fleet.leave().await;
@@ -231,7 +231,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkersBuilder<K> {
         self.with(|settings| settings.name(name))
     }
 
-    /// How often a failing key is retried: see [`keyqueue::WorkersBuilder::max_retries`].
+    /// How often a failing key is retried, and what an outage means for it: see [`keyqueue::WorkersBuilder::max_retries`].
     pub fn max_retries(self, retries: usize) -> Self {
         self.with(|settings| settings.max_retries(retries))
     }

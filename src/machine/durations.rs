@@ -85,8 +85,20 @@ impl Durations {
         self.worked.record(worked);
     }
 
+    /// How long keys of priority NORMAL were queued.
+    pub(crate) fn waited(&mut self) -> &Histogram {
+        self.normal.all()
+    }
+
+    /// How long keys of another priority were queued: of the lowest one from this one on.
+    pub(crate) fn waited_from(&mut self, priority: i8) -> Option<(i8, &Histogram)> {
+        let (priority, waited) = self.others.range_mut(priority..).next()?;
+        Some((*priority, waited.all()))
+    }
+
     /// How long keys were queued, by priority; NORMAL comes first.
-    pub(crate) fn waited(&mut self) -> impl Iterator<Item = (i8, &Histogram)> {
+    #[cfg(test)]
+    pub(crate) fn waited_by_priority(&mut self) -> impl Iterator<Item = (i8, &Histogram)> {
         let others = self.others.iter_mut().map(|(priority, waited)| (*priority, waited.all()));
         std::iter::once((NORMAL, self.normal.all())).chain(others)
     }
@@ -94,10 +106,5 @@ impl Durations {
     /// How long keys were processing.
     pub(crate) fn worked(&mut self) -> &Histogram {
         self.worked.all()
-    }
-
-    /// The priorities for which [`waited`](Self::waited) has durations beside NORMAL.
-    pub(crate) fn priorities(&self) -> impl Iterator<Item = i8> {
-        self.others.keys().copied()
     }
 }

@@ -23,7 +23,7 @@ use std::time::Duration;
 /// | `workqueue_delayed` | gauge | keys that have a delay |
 /// | `workqueue_processing` | gauge | keys that are processing |
 /// | `workqueue_failing` | gauge | keys whose failures are counted |
-/// | `workqueue_oldest_queued_seconds` | gauge | how long the first queued key has waited; 0: none |
+/// | `workqueue_oldest_queued_seconds` | gauge | how long the first queued key has waited, also in a full group; 0: none |
 /// | `workqueue_next_deadline_seconds` | gauge | the time until the earliest delay expires; 0: overdue, `+Inf`: none (graphs want `< Inf`) |
 /// | `workqueue_coalesced_total` | counter | adds that changed nothing |
 /// | `workqueue_rejected_total` | counter | adds after the shut-down |

@@ -217,8 +217,9 @@ impl<T: Copy> AnyOrder<T> {
         each!([&] self, order => order.upcoming(ahead))
     }
 
-    /// Calls `each` for the keys that have waited longest: for each priority and group for the first few, until it returns true. Keys of
-    /// full groups are left out, and so is what lies behind some thousand places ([`PLACES`]).
+    /// Calls `each` for the keys that have waited longest: for each priority and group for the first few, until it returns true. Full groups
+    /// are groups like the others. It visits a thousand places ([`PLACES`]): of very many priorities and groups those whose turns come first,
+    /// and those that became full first.
     pub(crate) fn firsts(&self, each: impl FnMut(T) -> bool) {
         each!([&] self, order => order.firsts(&mut { PLACES }, each));
     }

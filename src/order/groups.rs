@@ -28,7 +28,7 @@ use super::seats::Level;
 use super::slab::Slab;
 use super::stamps::{Stamps, stamp_of_push};
 use super::table::Table;
-use super::{Bin, FIRSTS, Garbage, Group, NONE, Place, by_level, level_of, priority_of, visit};
+use super::{Bin, FIRSTS, Garbage, Group, NONE, Place, by_level, level_of, priority_of, share, visit};
 use std::collections::BTreeMap;
 
 pub(crate) struct Groups<T> {
@@ -61,6 +61,10 @@ pub(crate) struct Groups<T> {
     pub(super) stamps: Stamps,
 }
 
+/// The seats of lanes with keys, in each level.
+const WAITING: [Seat; 5] = [Seat::New, Seat::Old, Seat::Parked, Seat::Passed, Seat::Skipped];
+/// Lanes of a list at which [`Groups::firsts`] looks.
+const SOME: usize = 64;
 /// Of this number of hand-outs of a level, one goes to an old lane.
 const TURNS: u8 = 16;
 /// A group with more lanes beside its home has an index of all; with half as many it has none.
@@ -361,9 +365,20 @@ impl<T: Copy> Groups<T> {
     }
 
     pub(super) fn firsts(&self, places: &mut usize, mut each: impl FnMut(T) -> bool) {
-        for lane in self.ready_lanes().take(*places) {
-            let keys = lane.keys.iter(&self.keys).take(FIRSTS.min(*places));
-            let _is_found = keys.inspect(|_| *places -= 1).filter_map(|(_, queued)| queued.key).any(&mut each);
+        let lists = || {
+            let Choice { ready, held, .. } = &self.choice;
+            let levels = ready.iter().chain(held.iter().filter(|level| !ready.has(*level)));
+            let of_levels =
+                levels.flat_map(|level| WAITING.map(|seat| self.levels[usize::from(level)].lists[seat as usize]));
+            of_levels.chain([self.owed]).filter(|list| !list.is_empty())
+        };
+        for (list, left) in lists().zip((1..=lists().count()).rev()) {
+            let mut share = share(places, left);
+            for (_, lane) in list.iter(&self.lanes).take(SOME.min(share)) {
+                let keys = lane.keys.iter(&self.keys).take(FIRSTS.min(share));
+                let _is_found = keys.inspect(|_| share -= 1).filter_map(|(_, queued)| queued.key).any(&mut each);
+            }
+            *places += share;
         }
     }
 

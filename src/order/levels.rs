@@ -1,7 +1,7 @@
 //! By priority; first in, first out within one.
 
 use super::choice::Choice;
-use super::{Bin, Line, NORMAL, Place, by_level, level_of, priority_of};
+use super::{Bin, Line, NORMAL, Place, by_level, level_of, priority_of, share};
 
 pub(crate) struct Levels<T> {
     lines: Box<[Line<T>; 256]>,
@@ -130,8 +130,11 @@ impl<T: Copy> Levels<T> {
     }
 
     pub(super) fn firsts(&self, places: &mut usize, mut each: impl FnMut(T) -> bool) {
-        for level in self.choice.ready.iter() {
-            self.line(priority_of(level)).firsts(places, &mut each);
+        let ready = &self.choice.ready;
+        for (level, left) in ready.iter().zip((1..=usize::from(ready.len())).rev()) {
+            let mut share = share(places, left);
+            self.line(priority_of(level)).firsts(&mut share, &mut each);
+            *places += share;
         }
     }
 

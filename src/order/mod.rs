@@ -59,8 +59,15 @@ pub(crate) const NORMAL: i8 = 0;
 const NONE: u32 = u32::MAX;
 
 /// The places that [`AnyOrder::firsts`] visits at most, in all lines; and the keys in one line.
-const PLACES: usize = 4096;
+const PLACES: usize = 1024;
 const FIRSTS: usize = 16;
+
+/// Takes its share of the places, for one of the `left` lines or lists that are still to be visited. It gives back what it does not need.
+fn share(places: &mut usize, left: usize) -> usize {
+    let share = *places / left;
+    *places -= share;
+    share
+}
 
 /// In tests of debug builds, counts what a call visits.
 #[inline(always)]

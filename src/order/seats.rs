@@ -14,8 +14,6 @@ const SHRINK: usize = 64;
 const LATE: u16 = u16::MAX;
 /// The credit of a parked lane that was new, and keeps its ticket.
 const WAS_NEW: u16 = LATE - 1;
-/// Lanes of a list that [`Groups::ready_lanes`] returns.
-const SOME: usize = 64;
 /// Passes of a lane are counted up to this number.
 const PASSES: u8 = 63;
 
@@ -150,16 +148,6 @@ impl<T: Copy> Groups<T> {
         let lane = &mut self.lanes[number];
         (lane.seat, lane.links) = (seat, links);
         lane
-    }
-
-    /// Lanes that may give a key now: some of each level, those whose turns come first.
-    pub(super) fn ready_lanes(&self) -> impl Iterator<Item = &Lane> {
-        let of_levels = self.choice.ready.iter().flat_map(move |level| {
-            let lists = &self.levels[usize::from(level)].lists;
-            [lists[Seat::New as usize], lists[Seat::Old as usize]]
-        });
-        let lists = std::iter::once(self.owed).chain(of_levels);
-        lists.flat_map(|list| list.iter(&self.lanes).take(SOME)).map(|(_, lane)| lane)
     }
 
     /// A group became full by a key of the lane `filled`, which passes the others, or is so no longer. Returns the number of its keys.

@@ -67,6 +67,11 @@ impl<K: ?Sized> RateLimiter<K> for MaxOf<K> {
         self.limiters.iter().for_each(|limiter| limiter.shrink_to_fit());
     }
 
+    /// The largest count.
+    fn failing(&self) -> usize {
+        self.limiters.iter().map(|limiter| limiter.failing()).max().unwrap_or_default()
+    }
+
     fn reseed(&mut self, seed: u64) {
         let seeds = Numbers::new(seed);
         self.limiters.iter_mut().for_each(|limiter| limiter.reseed(seeds.next()));
@@ -136,6 +141,10 @@ impl<K: ?Sized, L: RateLimiter<K>> RateLimiter<K> for WithMaxWait<L> {
 
     fn shrink_to_fit(&self) {
         self.limiter.shrink_to_fit();
+    }
+
+    fn failing(&self) -> usize {
+        self.limiter.failing()
     }
 
     fn reseed(&mut self, seed: u64) {

@@ -131,6 +131,12 @@ pub trait RateLimiter<K: ?Sized>: Send + Sync {
     /// Called by [`WorkQueue::shrink_to_fit`](crate::WorkQueue::shrink_to_fit).
     fn shrink_to_fit(&self) {}
 
+    /// The number of keys whose failures this limiter counts, for [`Stats::failing`](crate::Stats::failing). A limiter of your own has none.
+    #[doc(hidden)]
+    fn failing(&self) -> usize {
+        0
+    }
+
     /// For a queue that has a seed and owns this limiter, before the first call. Limiters without a seed of their own draw from this one.
     #[doc(hidden)]
     fn reseed(&mut self, _seed: u64) {}
@@ -160,6 +166,10 @@ macro_rules! forward {
 
             fn shrink_to_fit(&self) {
                 (**self).shrink_to_fit();
+            }
+
+            fn failing(&self) -> usize {
+                (**self).failing()
             }
 
             $($own)*

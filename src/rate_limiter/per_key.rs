@@ -21,7 +21,8 @@ use std::time::Duration;
 /// forgotten. [`max_tracked`](Self::max_tracked) and [`retain_recent`](Self::retain_recent) bound their memory. Both are off by default.
 ///
 /// If a queue [gets](crate::WorkQueueBuilder::rate_limiter) such a limiter without other settings, the queue counts the failures itself,
-/// next to the key in its own table. It keeps the key until it is forgotten ([`Stats::failing`](crate::Stats::failing)).
+/// next to the key in its own table. It keeps the key until it is forgotten. [`Stats::failing`](crate::Stats::failing) has the number of
+/// these keys, in either case.
 ///
 /// # Blocking
 /// Hashes spread the keys over a number of locks. A call holds one lock for some ten nanoseconds. `K`'s `Eq` runs under this lock, so it
@@ -372,6 +373,10 @@ where
     /// Forgets keys that are too old ([`retain_recent`](Self::retain_recent)), and frees memory.
     fn shrink_to_fit(&self) {
         self.failures.shrink(self.now());
+    }
+
+    fn failing(&self) -> usize {
+        self.failures.len()
     }
 
     fn reseed(&mut self, seed: u64) {

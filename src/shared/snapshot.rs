@@ -56,22 +56,30 @@ impl<K> Shared<K> {
     /// `metrics`.
     pub(crate) fn metrics(&self) -> Metrics {
         let (mut metrics, mut normal, mut lens) = (Metrics::default(), Histogram::default(), [0; 256]);
+        let mut copy = Histogram::default();
         for locked in self.all() {
-            // Allocates here, not under the lock (but for a level that comes in between).
-            let priorities: Vec<_> =
-                locked.lock().times().iter().flat_map(|times| times.durations.priorities()).collect();
-            priorities.into_iter().for_each(|priority| _ = metrics.level(Priority(priority)));
-            let mut machine = locked.lock();
-            self.add_shard(&mut metrics.stats, &mut machine);
-            machine.add_levels(&mut lens);
-            if let Some(times) = machine.times() {
-                metrics.work_duration.add(times.durations.worked());
-                for (priority, waited) in times.durations.waited() {
-                    match Priority(priority) {
-                        Priority::NORMAL => normal.add(waited),
-                        other => metrics.level(other).queue_duration.add(waited),
-                    }
+            let has_times = {
+                let mut machine = locked.lock();
+                self.add_shard(&mut metrics.stats, &mut machine);
+                machine.add_levels(&mut lens);
+                machine.times().map(|times| {
+                    metrics.work_duration.add(times.durations.worked());
+                    normal.add(times.durations.waited());
+                })
+            };
+            // The other priorities, which may be 255, in a critical section each.
+            let mut from = has_times.map(|()| i8::MIN);
+            while let Some(priority) = from {
+                let next = locked.lock().times().and_then(|times| {
+                    let (priority, waited) = times.durations.waited_from(priority)?;
+                    copy.copy(waited);
+                    Some(priority)
+                });
+                if let Some(priority) = next {
+                    metrics.level(Priority(priority)).queue_duration.add(&copy);
                 }
+                from = next.and_then(|priority| priority.checked_add(1));
+                give_way();
             }
         }
         self.add_hub(&mut metrics.stats);
@@ -131,6 +139,9 @@ impl<K> Shared<K> {
 
     fn add_hub(&self, stats: &mut Stats) {
         stats.shutting_down = self.is_shutting_down();
+        if let Limiter::External(limiter) = &self.settings.limiter {
+            stats.failing += limiter.failing(); // not under the lock (P17)
+        }
         let hub = self.hub.lock();
         stats.waiters = hub.getters.waiters.len();
         stats.drainers = hub.life_cycle.drainers.len();
@@ -247,5 +258,49 @@ impl<K: Clone> Shared<K> {
         let mut groups: Vec<_> = groups.into_iter().collect();
         groups.sort_unstable_by_key(|&(hash, _)| hash); // not in the order of the map, which differs each time (P27)
         groups.into_iter().map(|(_, (_, group))| group).collect()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use crate::order::tests::VISITS;
+    use crate::{AddOptions, Priority, WorkQueue};
+    use std::sync::atomic::Ordering::Relaxed;
+
+    /// A critical section of `metrics` copies one histogram, or two of them with the counters.
+    #[test]
+    fn metrics_take_a_critical_section_for_each_priority() {
+        let queue = WorkQueue::builder().measure(true).shards(2).build();
+        for key in 0..2000_u32 {
+            queue.add_with(key, AddOptions::new().priority(Priority((key % 200) as i8)));
+        }
+        drop(queue.get_many(usize::MAX));
+        let looks = || [0, 1].map(|shard| queue.shared.at(shard).looks.load(Relaxed));
+        let before = looks();
+        let metrics = queue.inspect().metrics();
+        let sections = [0, 1].map(|shard| looks()[shard] - before[shard]);
+        assert!(sections.iter().all(|sections| *sections >= 190), "{sections:?}");
+        assert_eq!(metrics.queue_duration.count(), 2000);
+        let of_levels: u64 = metrics.levels.iter().map(|level| level.queue_duration.count()).sum();
+        assert_eq!((metrics.levels.len(), of_levels), (200, 2000));
+    }
+
+    /// With a priority and a group for each key.
+    #[test]
+    fn stats_visit_a_thousand_places() {
+        for limit in [None, Some(1)] {
+            let builder = WorkQueue::builder().measure(true).fair_by(|key: &u32| *key / 2);
+            let builder = if let Some(limit) = limit { builder.max_processing_per_group(limit) } else { builder };
+            let queue = builder.build();
+            let add = |key: u32| queue.add_with(key, AddOptions::new().priority(Priority((key / 2 % 250) as i8)));
+            (0..20_000).for_each(|key| _ = add(key * 2));
+            let held = if limit.is_some() { queue.get_many(10_000) } else { Vec::new() };
+            (0..20_000).for_each(|key| _ = add(key * 2 + 1));
+            VISITS.set(0);
+            assert!(queue.stats().oldest_queued.is_some());
+            println!("limit {limit:?}: {} places", VISITS.get());
+            assert!(VISITS.get() <= 2 * 1024, "limit {limit:?}: {} places", VISITS.get());
+            drop(held);
+        }
     }
 }

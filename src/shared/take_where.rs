@@ -55,7 +55,7 @@ impl<K: Hash + Eq + Clone> Shared<K> {
         let (processing, missed) = taken.left.into_iter().partition::<Vec<_>, _>(|found| found.seen.is_processing);
         self.drop_found(missed);
         Leftover {
-            queued: taken.queued.into_iter().map(|found| found.key).collect(),
+            queued: self.by_age(taken.queued).into_iter().map(|found| found.key).collect(),
             processing: processing.into_iter().map(|found| found.key).collect(),
             delayed: taken.delayed,
             refused: Vec::new(),
@@ -170,13 +170,19 @@ impl<K: Hash + Eq + Clone> Shared<K> {
         self.note_caught(drop_each(found.into_iter().map(|found| found.key)));
     }
 
+    /// The queued keys of all shards by priority and then by age. The keys of each shard are in this order already, and keep it. Over several
+    /// shards the ages are those of [stamps](crate::order), so fewer than 64 keys of each other shard come before an older key (P18).
+    fn by_age(&self, mut queued: Vec<Found<K>>) -> Vec<Found<K>> {
+        if self.shards() > 1 {
+            queued.sort_by_key(|found| found.seen.by_age()); // stable
+        }
+        queued
+    }
+
     /// The keys in the order in which getters would have been handed them, but for turns of lower priorities: by priority, groups in
     /// turn, and then by age; with several shards, approximately.
-    fn in_order_of_hand_out(&self, mut queued: Vec<Found<K>>) -> Vec<K> {
-        // Stable: the keys of a shard are in this order already.
-        if self.shards() > 1 {
-            queued.sort_by_key(|found| found.seen.by_age());
-        }
+    fn in_order_of_hand_out(&self, queued: Vec<Found<K>>) -> Vec<K> {
+        let queued = self.by_age(queued);
         if !self.settings.order.has_groups() {
             return queued.into_iter().map(|found| found.key).collect();
         }

@@ -41,7 +41,7 @@ pub(crate) fn start() -> Instant {
     *START.get_or_init(now)
 }
 
-/// A number for each queue and each table, from 1. No two of the process have the same.
+/// A number for each queue, each table, each `Workers` and each of their loops, from 1. No two of the process have the same.
 pub(crate) fn next_id() -> u64 {
     static QUEUES: std_atomic::AtomicU64 = std_atomic::AtomicU64::new(0);
     QUEUES.fetch_add(1, std_atomic::Ordering::Relaxed) + 1 // Relaxed: the numbers differ, which is all there is

@@ -3,32 +3,36 @@
 
 use crate::observe::Runs;
 use crate::panics::{contained, discard};
-use crate::sync::{Arc, AtomicBool, AtomicU64, JoinHandle, Mutex, Ordering, current_thread};
+use crate::sync::{Arc, AtomicBool, AtomicU64, JoinHandle, Mutex, Ordering, current_thread, next_id};
 use crate::time::deadline::Deadline;
 use crate::wait::{Ticket, WaitList, WakeList, leave, park_on, poll_on};
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
 /// Counts of what workers have done so far; from [`Workers::tally`](crate::Workers::tally).
 ///
-/// When a run of a handler ends, it counts in [`succeeded`](Self::succeeded) or in [`failed`](Self::failed), before its key is done. So
-/// `succeeded + failed` is the number of runs. If a task is dropped while its handler waits, the run counts in neither. The fields after
-/// `failed` count the retried, requeued, given-up and refused keys, and the caught panics.
+/// A run of a handler that has ended counts in one of [`succeeded`](Self::succeeded), [`failed`](Self::failed) and
+/// [`refused`](Self::refused), so their sum is the number of runs. It counts before its key is done; a refused one counts as succeeded or
+/// failed until the queue refuses its key. If a task is dropped while its handler waits, the run counts in none. The other fields count
+/// the retried, requeued and given-up keys, and the caught panics.
 ///
 /// [`Runs`] counts the runs of all workers of a queue, with one field for each result.
 ///
 /// # Examples
 /// ```
-/// let queue = keyqueue::WorkQueue::<u32>::new();
+/// use keyqueue::{Outcome, WorkQueue};
+///
+/// let queue = WorkQueue::<u32>::new();
 /// let workers = queue.workers().spawn(1, |n| match *n.key() {
-///     2.. => Err("too large"),
-///     _ => Ok(()),
+///     2.. => Outcome::GiveUp("too large".into()),
+///     _ => Outcome::Success,
 /// })?;
 /// queue.add_all([1, 2]);
 /// let _leftover = workers.drain();
 /// let tally = workers.tally();
-/// assert_eq!((tally.succeeded, tally.failed, tally.running), (1, 1, 0));
+/// assert_eq!((tally.succeeded, tally.failed, tally.refused), (1, 1, 0));
 /// # std::io::Result::Ok(())
 /// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -36,14 +40,15 @@ use std::task::{Context, Poll};
 pub struct Tally {
     /// Loops that have not ended.
     pub running: usize,
-    /// Runs that did not fail: with [`Outcome::Success`](crate::Outcome::Success), [`RequeueAfter`](crate::Outcome::RequeueAfter) or
-    /// [`RequeueWith`](crate::Outcome::RequeueWith).
+    /// Runs that did not fail, and whose keys need nothing more or were requeued: with [`Outcome::Success`](crate::Outcome::Success),
+    /// [`RequeueAfter`](crate::Outcome::RequeueAfter) or [`RequeueWith`](crate::Outcome::RequeueWith). A requeue that the queue refused
+    /// counts in [`refused`](Self::refused) instead.
     pub succeeded: u64,
     /// Succeeded runs with [`Outcome::RequeueAfter`](crate::Outcome::RequeueAfter) or [`RequeueWith`](crate::Outcome::RequeueWith) whose
     /// keys were requeued.
     pub requeued: u64,
-    /// Runs that failed: with any other [`Outcome`](crate::Outcome), or with a panic of the handler. The key is retried, given up or refused.
-    /// After a panic it is done, if [`on_panic`](crate::WorkQueueBuilder::on_panic) of the queue says so.
+    /// Runs that failed: with any other [`Outcome`](crate::Outcome), or with a panic of the handler. The key is retried or given up. (If the
+    /// queue refused the retry, the run counts in [`refused`](Self::refused) instead.) After a panic it is done, if [`on_panic`](crate::WorkQueueBuilder::on_panic) of the queue says so.
     pub failed: u64,
     /// Failed runs whose keys are retried.
     pub retried: u64,
@@ -52,14 +57,50 @@ pub struct Tally {
     pub given_up: u64,
     /// Panics of handlers, hooks and other user code, such as the wakers of tasks that [join](crate::Workers::join_async).
     pub panicked: u64,
-    /// Runs whose retry or requeue the queue refused, because it was shut down. `retried` and `requeued` do not count them. Drains and
+    /// Runs whose retry or requeue the queue refused, because it was shut down. No other field counts them, but `panicked`. Drains and
     /// stops return these keys in [`Leftover::refused`](crate::Leftover::refused). The exception is a key that was added while it was
     /// processing: it is queued again.
     pub refused: u64,
 }
 
+/// The number of a loop, or of a `Workers`: one that ends is found among thousands.
+#[derive(Clone, Copy)]
+struct Id(u64);
+
+impl Default for Id {
+    fn default() -> Self {
+        Self(next_id())
+    }
+}
+
+impl Ord for Id {
+    #[inline]
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        #[cfg(all(test, not(loom)))]
+        tests::COMPARED.set(tests::COMPARED.get() + 1);
+        self.0.cmp(&other.0)
+    }
+}
+
+impl PartialOrd for Id {
+    #[inline]
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Eq for Id {}
+
+impl PartialEq for Id {
+    #[inline]
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
 /// The loops of one [`Workers`](super::Workers).
 pub(super) struct Group {
+    id: Id,
     /// Each loop ends when it has processed its current key.
     stopped: AtomicBool,
     core: Arc<Mutex<Core>>,
@@ -70,7 +111,7 @@ pub(super) struct Group {
 #[derive(Default)]
 pub(crate) struct Core {
     /// The counts of loops that have not ended.
-    running: Vec<Arc<Counts>>,
+    running: BTreeMap<Id, Arc<Counts>>,
     /// The sum of the counts of loops that have ended.
     ended: Tally,
     ended_runs: Runs,
@@ -88,6 +129,7 @@ pub(crate) struct Core {
 /// under a lock: the loop and the call that starts it have a reference beside that in `running`.
 #[derive(Default)]
 pub(super) struct Counts {
+    id: Id,
     /// Of each run, one of these five is counted, before its key is done. So the hot path stores one number.
     pub(super) done: Count,
     pub(super) requeued: Count,
@@ -145,9 +187,10 @@ impl Counts {
         // Before what they are a part of, so that a run between the two reads makes no number negative.
         let (refused_requeues, refused_retries) = (self.refused_requeues.get(), self.refused_retries.get());
         let runs = self.runs();
-        tally.succeeded += runs.success + runs.requeue;
-        tally.requeued += runs.requeue.saturating_sub(refused_requeues);
-        tally.failed += runs.error + runs.give_up + runs.panic;
+        let requeued = runs.requeue.saturating_sub(refused_requeues);
+        tally.succeeded += runs.success + requeued;
+        tally.requeued += requeued;
+        tally.failed += (runs.error + runs.give_up + runs.panic).saturating_sub(refused_retries);
         tally.retried += self.retried.get().saturating_sub(refused_retries);
         tally.given_up += self.given_up.get();
         tally.panicked += self.panicked.get();
@@ -158,7 +201,7 @@ impl Counts {
 impl Core {
     fn runs(&self) -> Runs {
         let mut runs = self.ended_runs;
-        self.running.iter().for_each(|counts| runs.add(counts.runs()));
+        self.running.values().for_each(|counts| runs.add(counts.runs()));
         runs
     }
 }
@@ -166,7 +209,7 @@ impl Core {
 /// The runs of all `Workers` of one queue, also of dropped ones. The lock of the queue's hub guards it.
 #[derive(Default, Clone)]
 pub(crate) struct AllRuns {
-    groups: Vec<Arc<Mutex<Core>>>,
+    groups: BTreeMap<Id, Arc<Mutex<Core>>>,
     dropped: Runs,
 }
 
@@ -175,17 +218,17 @@ impl AllRuns {
     /// meanwhile keep their counts as long as the copy has them.
     pub(crate) fn sum(&self) -> Runs {
         let mut sum = self.dropped;
-        self.groups.iter().for_each(|core| sum.add(core.lock().runs()));
+        self.groups.values().for_each(|core| sum.add(core.lock().runs()));
         sum
     }
 
     pub(super) fn insert(&mut self, group: &Group) {
-        self.groups.push(Arc::clone(&group.core));
+        self.groups.insert(group.id, Arc::clone(&group.core));
     }
 
     /// A `Workers` is dropped, and all its loops have ended.
     pub(super) fn remove(&mut self, group: &Group) {
-        self.groups.retain(|core| !Arc::ptr_eq(core, &group.core));
+        self.groups.remove(&group.id);
         self.dropped.add(group.core.lock().runs());
     }
 }
@@ -202,7 +245,7 @@ impl Gate<'_> {
 impl Default for Group {
     fn default() -> Self {
         let core = Arc::new(Mutex::new(Core::default()));
-        Self { stopped: AtomicBool::new(false), core, gate: Mutex::new(false) }
+        Self { id: Id::default(), stopped: AtomicBool::new(false), core, gate: Mutex::new(false) }
     }
 }
 
@@ -238,7 +281,7 @@ impl Group {
         let running = {
             let core = &mut *self.core.lock();
             core.aborted = true;
-            core.running.clone()
+            core.running.values().cloned().collect::<Vec<_>>()
         };
         running.iter().for_each(|counts| counts.abort());
     }
@@ -246,13 +289,13 @@ impl Group {
     /// What is kept for the loops that run.
     #[cfg(all(test, feature = "tokio", not(loom)))]
     pub(super) fn weak_counts(&self) -> Vec<std::sync::Weak<Counts>> {
-        self.core.lock().running.iter().map(Arc::downgrade).collect()
+        self.core.lock().running.values().map(Arc::downgrade).collect()
     }
 
     /// Adds a loop, and returns its counts.
     pub(super) fn enter(&self) -> Arc<Counts> {
         let counts = Arc::new(Counts::default());
-        self.core.lock().running.push(Arc::clone(&counts));
+        self.core.lock().running.insert(counts.id, Arc::clone(&counts));
         counts
     }
 
@@ -268,7 +311,7 @@ impl Group {
     pub(super) fn leave(&self, counts: &Arc<Counts>) {
         let waiting = {
             let core = &mut *self.core.lock();
-            core.running.retain(|other| !Arc::ptr_eq(other, counts));
+            core.running.remove(&counts.id);
             counts.add_to(&mut core.ended);
             core.ended_runs.add(counts.runs());
             if core.running.is_empty() { core.waiting.take_all() } else { Default::default() }
@@ -279,7 +322,7 @@ impl Group {
     pub(super) fn tally(&self) -> Tally {
         let core = &*self.core.lock();
         let mut tally = Tally { running: core.running.len(), ..core.ended };
-        core.running.iter().for_each(|counts| counts.add_to(&mut tally));
+        core.running.values().for_each(|counts| counts.add_to(&mut tally));
         tally
     }
 
@@ -361,10 +404,36 @@ fn waiting(core: &mut Core) -> &mut WaitList {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::WorkQueue;
     use crate::sync::spawn;
+    use std::cell::Cell;
     use std::sync::mpsc;
     use std::thread;
     use std::time::Instant;
+
+    std::thread_local!(pub(super) static COMPARED: Cell<u64> = const { Cell::new(0) });
+
+    /// Each compares a few numbers, and does not visit the others.
+    #[test]
+    fn a_loop_or_a_workers_that_ends_is_found_at_once() {
+        const MANY: u64 = if cfg!(miri) { 300 } else { 10_000 };
+        let compared = |what: &str, step: &mut dyn FnMut()| {
+            let before = COMPARED.get();
+            step();
+            let each = (COMPARED.get() - before) / MANY;
+            assert!(each <= 100, "{what}: {each} numbers are compared for each of {MANY}");
+        };
+        let (group, mut loops) = (Group::default(), Vec::new());
+        compared("a loop begins", &mut || loops.extend((0..MANY).map(|_| group.enter())));
+        let (some, others) = loops.split_at(loops.len() / 2);
+        compared("a loop ends", &mut || some.iter().rev().chain(others).for_each(|counts| group.leave(counts)));
+        assert_eq!(group.tally().running, 0);
+
+        let (queue, mut workers) = (WorkQueue::<u32>::new(), Vec::new());
+        compared("workers are made", &mut || workers.extend((0..MANY).map(|_| queue.workers().build())));
+        compared("workers are dropped", &mut || workers.clear());
+        queue.shared.change_workers(|runs| assert_eq!(runs.groups.len(), 0));
+    }
 
     /// Two joins at the same time both return after the thread has ended, although only one of them has its handle.
     #[test]

@@ -62,7 +62,7 @@ use std::time::Duration;
 /// let queue = WorkQueue::<&str>::new();
 /// let workers = queue
 ///     .workers()
-///     .max_retries(15)
+///     .max_retries(15) // after 164 s of failures; then only an event leads to a run
 ///     .on_error(|key, error| eprintln!("{key}: {error}"))
 ///     .on_give_up(|key, why| eprintln!("{key}: {why}")) // "given up after 15 retries: …"
 ///     .spawn(4, |pod| -> Result<Outcome, std::io::Error> {
@@ -184,6 +184,12 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkersBuilder<K> {
     ///
     /// The queue's limiter counts retries since the key last succeeded: [`num_requeues`](crate::Item::num_requeues). With a limiter that
     /// does not count, such as a [`Bucket`](crate::rate_limiter::Bucket) alone, no key reaches this limit.
+    ///
+    /// With the default limiter 15 retries take 164 s. So an outage that lasts longer gives up each key that is due meanwhile. Such a key runs
+    /// again after its next add. If it had none but [`RequeueAfter`](Outcome::RequeueAfter) to come back, it has lost its next look, and
+    /// does not come again. If keys are looked at periodically, set no limit: the backoff grows to 1000 s, and stays there. Or let
+    /// [`on_give_up`](Self::on_give_up) add the key with a delay. Events make it shorter than 164 s: each add of a failing key is a run at
+    /// once, and counts as a retry if it fails, unless [`DelayedAdd`](crate::DelayedAdd) says otherwise.
     ///
     /// If the limiter panics, the key is retried after 50 ms, and the queue counts the retry itself. So the limit holds even if the limiter
     /// panics each time.

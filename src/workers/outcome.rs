@@ -160,7 +160,7 @@ impl<E: Error + Send + Sync + 'static> From<E> for Outcome {
 /// let workers = queue.workers().spawn(1, logged(|_| Err::<(), _>("no luck")))?;
 /// # queue.add(1);
 /// # let _leftover = workers.drain();
-/// # assert_eq!(workers.tally().failed, 1);
+/// # assert_eq!(workers.tally().refused, 1);
 /// # std::io::Result::Ok(())
 /// ```
 /// Other types do not compile, and the message says what would:
@@ -169,12 +169,22 @@ impl<E: Error + Send + Sync + 'static> From<E> for Outcome {
 /// queue.workers().spawn(1, |item| item.is_dirty()) // error: a handler cannot return `bool`
 /// # ;
 /// ```
+/// A `Box<dyn Error>` is not `Send`. A `Box<dyn Error + Send + Sync>` will do, and `?` makes it of the same errors.
+/// ```compile_fail,E0277
+/// # use std::error::Error;
+/// # fn sync(_: &u32) -> Result<(), Box<dyn Error>> { Ok(()) }
+/// # let queue = keyqueue::WorkQueue::<u32>::new();
+/// // error: a handler cannot return `Result<(), Box<dyn Error>>`
+/// queue.workers().spawn(1, |item| sync(item))
+/// # ;
+/// ```
 #[diagnostic::on_unimplemented(
     message = "a handler cannot return `{Self}`",
     label = "returns `{Self}`",
     note = "a handler returns `()`, an `Outcome`, or a `Result` of one of these",
     note = "the error of that `Result` is an `Outcome`, or converts into a `Box<dyn Error + Send + Sync>`, as `std::io::Error`, texts and \
-            `anyhow::Error` do (a `Box<dyn Error>` that is not `Send + Sync` does not)",
+            `anyhow::Error` do",
+    note = "a `Box<dyn Error>` may belong to one thread: write `Box<dyn Error + Send + Sync>`, and `?` makes that as well",
     note = "a value that is not needed goes with `;` or `.map(drop)`"
 )]
 pub trait IntoOutcome: sealed::Sealed {
@@ -194,6 +204,8 @@ impl IntoOutcome for Outcome {
     }
 }
 
+// Then the compiler says what a handler may return, and not why the error in its `Result` does not convert.
+#[diagnostic::do_not_recommend]
 impl<T: IntoOutcome, E: Into<Box<dyn Error + Send + Sync>>> IntoOutcome for Result<T, E> {
     fn into_outcome(self) -> Outcome {
         self.map_or_else(Outcome::failed, T::into_outcome)

@@ -12,7 +12,7 @@
 use super::key::KEYS;
 use super::limits::Limits;
 use super::op::How;
-use super::plan::Plan;
+use super::plan::{Limiter, Plan};
 use keyqueue::{Added, DelayConflict, DelayedAdd};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -54,6 +54,9 @@ struct State {
     pending: i8,
     /// The number of the last push.
     push: u64,
+    /// The first and the last step of the run at which the crate may say that this push was. With several shards it compares their keys by
+    /// these.
+    stamp: (u64, u64),
     dirty_since: u64,
     processing_since: u64,
     /// How long the key had waited for its hand-out.
@@ -84,7 +87,12 @@ struct Order {
     last_lower: i8,
     /// For each level, its hand-outs since a group had two turns in a row while another one waited.
     since_again: BTreeMap<i8, u32>,
+    /// The steps of the last pushes: of each level, or with groups of all.
+    pushes: BTreeMap<i8, VecDeque<u64>>,
 }
+
+/// The crate remembers one time for this number of pushes.
+const STAMPED: usize = 64;
 
 /// See the top of this file.
 #[derive(Debug, Clone)]
@@ -104,6 +112,8 @@ pub(crate) struct Reference {
     pub(crate) shut_down: bool,
     /// How often a plain shut-down has released the drains.
     pub(crate) releases: u64,
+    /// The steps of the run. Calls from threads, whose order is not known, are none.
+    pub(crate) steps: u64,
     /// What the clock says to the call.
     pub(crate) now: u64,
     /// The latest time that a call has used here: a thread may read the clock, and come to its step after others that have read it later.
@@ -128,6 +138,7 @@ impl Reference {
             since_lower: 0,
             last_lower: i8::MIN,
             since_again: BTreeMap::new(),
+            pushes: BTreeMap::new(),
         };
         Self {
             shards: vec![order; plan.shards],
@@ -140,6 +151,7 @@ impl Reference {
             handed_out_of: vec![0; plan.shards],
             shut_down: false,
             releases: 0,
+            steps: 0,
             now: 0,
             latest: 0,
             calls: 0,
@@ -203,8 +215,12 @@ impl Reference {
         self.unlimited(key) > 0 || !self.plan.has_own_counts() && self.num_requeues(key) > 0
     }
 
+    /// The failures of a limiter of the user's own are not known; those that a limiter of the crate counts are.
     pub(crate) fn failing(&self) -> usize {
-        self.all().filter(|key| self.is_failing(*key)).count()
+        let of_queue = self.all().filter(|key| self.is_failing(*key)).count();
+        let of_limiter =
+            self.all().filter(|key| self.plan.limiter == Limiter::Composed && self.limits.num_requeues(key) > 0);
+        of_queue + of_limiter.count()
     }
 
     /// The number of keys that the queue has.
@@ -345,6 +361,7 @@ impl Reference {
     fn push(&mut self, key: u8, priority: i8) {
         self.calls += 1;
         self.state(key).push = self.calls;
+        self.state(key).stamp = self.stamp(key, priority);
         let group = self.plan.group_of(key);
         let is_full = self.is_full(group);
         self.levels.insert(priority);
@@ -363,6 +380,49 @@ impl Reference {
             match turns.iter_mut().find(|turn| turn.group == group) {
                 Some(turn) => turn.keys.push_back(key),
                 None => turns.push_back(new),
+            }
+        }
+    }
+
+    /// The steps at which the push of a key may seem to have been. It has the time of one of the last [`STAMPED`], but the first key of a
+    /// level has its own: unless the level is a plain line, which has no priorities yet.
+    fn stamp(&mut self, key: u8, priority: i8) -> (u64, u64) {
+        let (now, has_groups) = (self.steps, self.plan.groups.is_some());
+        if now == 0 || self.plan.shards == 1 {
+            return (0, now);
+        }
+        let order = self.order(key);
+        let is_first = order.turns().all(|(level, _)| level != priority) && (has_groups || priority != 0);
+        let last = order.pushes.entry(if has_groups { 0 } else { priority }).or_default();
+        last.push_back(now);
+        let before = if last.len() > STAMPED { last.pop_front() } else { None };
+        (if is_first { now } else { before.unwrap_or(0) }, now)
+    }
+
+    /// Judges a list of queued keys that a call takes out, or has just taken: by level, and then by age; or if they are `in_turns`, by
+    /// level, then the first turns of all groups, then the second ones. The keys of one shard are in the order of their pushes. Those of
+    /// several are in an order of the times that the crate may have for these (P18).
+    pub(crate) fn judge_list(&self, listed: &[u8], in_turns: bool) {
+        let mut given: BTreeMap<_, u32> = BTreeMap::new();
+        let rank = |key: &u8| {
+            let (level, group) = (Reverse(self.level_of(*key)), self.plan.group_of(*key));
+            let before = given.entry((level, group)).or_default();
+            let turn = if in_turns { *before / self.plan.weight_of(group) } else { 0 };
+            *before += 1;
+            (level, turn)
+        };
+        let ranks: Vec<_> = listed.iter().map(rank).collect();
+        assert!(ranks.is_sorted(), "by level and by turn: {listed:?} {ranks:?}");
+        for (at, key) in listed.iter().enumerate() {
+            for (earlier, rank) in listed[..at].iter().zip(&ranks) {
+                let is_alike = *rank == ranks[at]
+                    || rank.0 == ranks[at].0 && self.plan.group_of(*earlier) == self.plan.group_of(*key);
+                let (one, other) = (self.look(*earlier), self.look(*key));
+                let is_older = match self.shard_of[usize::from(*earlier)] == self.shard_of[usize::from(*key)] {
+                    true => one.push < other.push,
+                    false => one.stamp.0 <= other.stamp.1,
+                };
+                assert!(!is_alike || is_older, "key {earlier} is younger than key {key}: {listed:?}");
             }
         }
     }
@@ -562,11 +622,11 @@ impl Reference {
         self.counts.taken += 1;
     }
 
-    /// The queued keys that match, by level and then by age; and the delayed ones, earliest first.
+    /// The queued keys that match, by level and then by age, as with one shard; and the delayed ones, earliest first.
     /// `but`: a key whose delay stays.
     pub(crate) fn take_where(&mut self, matches: impl Fn(u8) -> bool, but: Option<u8>) -> (Vec<u8>, Vec<Delayed>) {
         let mut queued: Vec<u8> = self.all().filter(|key| self.is_queued(*key) && matches(*key)).collect();
-        queued.sort_by_key(|key| (Reverse(self.level_of(*key)), self.look(*key).push));
+        self.sort_by_age(&mut queued);
         queued.iter().for_each(|key| self.take(*key));
         let mut delayed = self.delayed();
         delayed.retain(|(key, ..)| matches(*key) && Some(*key) != but);
@@ -574,6 +634,11 @@ impl Reference {
             self.drop_delay(*key);
         }
         (queued, delayed)
+    }
+
+    /// Of one shard: by level, and then by age.
+    pub(crate) fn sort_by_age(&self, queued: &mut [u8]) {
+        queued.sort_by_key(|key| (Reverse(self.level_of(*key)), self.look(*key).push));
     }
 
     pub(crate) fn drop_delay(&mut self, key: u8) -> i8 {
@@ -708,10 +773,10 @@ impl Reference {
         self.all().filter(|key| self.is_processing(*key)).collect()
     }
 
-    /// The longest wait of a key that is the first of its level and group, unless this is full.
+    /// The longest wait of a key that is the first of its level and group, which may be full.
     pub(crate) fn oldest_queued(&self) -> Option<u64> {
-        let ready = self.shards.iter().flat_map(|order| order.levels.values().flatten());
-        ready.map(|turn| self.now - self.look(turn.keys[0]).dirty_since).max()
+        let turns = self.shards.iter().flat_map(Order::turns);
+        turns.map(|(_, turn)| self.now - self.look(turn.keys[0]).dirty_since).max()
     }
 
     /// Earliest first.

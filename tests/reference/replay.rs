@@ -368,8 +368,9 @@ impl Replay {
                         return Err("it has begun".into());
                     };
                     let is_still = |(key, push): &(u8, u64)| reference.push_of(*key) == Some(*push);
-                    let keys: Vec<u8> = pushed.into_iter().filter(is_still).map(|(key, _)| key).collect();
-                    expect(&sorted(shard.here(queued)), &keys)?;
+                    let mut keys: Vec<u8> = pushed.into_iter().filter(is_still).map(|(key, _)| key).collect();
+                    reference.sort_by_age(&mut keys);
+                    expect(&shard.here(queued), &keys)?;
                     let due: Vec<_> = reference.delayed().into_iter().filter(|(key, ..)| found.contains(key)).collect();
                     expect(
                         &sorted(delayed.iter().copied().filter(|(key, ..)| shard.is_here(*key))),

@@ -183,6 +183,7 @@ impl<'q> Run<'q> {
             self.fault = Some((*kind, *nth));
             return;
         }
+        self.reference.steps += 1;
         let step = crossings::step(op);
         crossings::begins(&step);
         if let Some(keys) = self.keys_of(op) {

@@ -129,6 +129,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let queue = WorkQueue::<Key>::builder().name("configmaps").measure(true).build();
     let workers = queue
         .workers()
+        // 15 retries take 164 s. After a longer outage an object is not looked at again before it changes, not even in an hour.
         .max_retries(15)
         .on_error(|key, error| println!("{key} is retried: {error}"))
         .on_give_up(|key, why| println!("{key}: {why}"))

@@ -101,9 +101,11 @@ impl Run {
         assert_eq!(ages.unfinished_work, known.iter().copied().fold(0, u64::saturating_add), "of the list");
         let durations = &mut self.machine.times().expect("it measures").durations;
         let worked = (durations.worked().count(), durations.worked().sum().as_nanos());
-        let priorities: Vec<i8> = durations.priorities().collect();
-        let waited: Vec<_> =
-            durations.waited().map(|(level, waited)| (level, waited.count(), waited.sum().as_nanos())).collect();
+        let priorities: Vec<i8> = durations.waited_by_priority().skip(1).map(|(priority, _)| priority).collect();
+        let waited: Vec<_> = durations
+            .waited_by_priority()
+            .map(|(level, waited)| (level, waited.count(), waited.sum().as_nanos()))
+            .collect();
         assert!(waited.iter().map(|(level, ..)| *level).eq(std::iter::once(0).chain(priorities)));
         let cut = |sum: u128| sum.min(u64::MAX.into());
         if times.are_exact {

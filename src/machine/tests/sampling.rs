@@ -47,7 +47,8 @@ fn one_key_in_eight_is_measured_while_adds_are_dense() {
         let waited = machine.started(&claimed, || at(now + 10));
         assert_eq!(waited == MaybeNanos::UNKNOWN, !is_measured);
         count += 1;
-        let waited: u64 = machine.times().unwrap().durations.waited().map(|(_, waited)| waited.count()).sum();
+        let waited: u64 =
+            machine.times().unwrap().durations.waited_by_priority().map(|(_, waited)| waited.count()).sum();
         assert_eq!(waited, count);
         let worked = machine.ended(&claimed, || at(now + 12));
         assert_eq!(asks, if is_measured { 2 } else { 0 }, "the time is asked for if it is wanted");
@@ -89,8 +90,8 @@ fn an_unmeasured_key_that_is_raised_counts_with_normal() {
     let claimed = machine.get(MEASURED).0.expect("it is queued");
     assert_eq!(*claimed.key(), 2);
     assert_eq!(machine.started(&claimed, || 2000), MaybeNanos::UNKNOWN);
-    let durations = &machine.times().expect("it measures").durations;
-    assert_eq!(durations.priorities().count(), 0);
+    let durations = &mut machine.times().expect("it measures").durations;
+    assert_eq!(durations.waited_by_priority().count(), 1);
     let _worked = machine.ended(&claimed, || 3000);
     let _gone = machine.done(&mut None, claimed, End::Done, MEASURED);
 }
@@ -108,7 +109,7 @@ fn a_measured_key_stands_for_those_before_it() {
         let _gone = machine.done(&mut None, claimed, End::Done, MEASURED);
     }
     let durations = &mut machine.times().unwrap().durations;
-    let waited: Vec<u128> = durations.waited().map(|(_, waited)| waited.sum().as_nanos()).collect();
+    let waited: Vec<u128> = durations.waited_by_priority().map(|(_, waited)| waited.sum().as_nanos()).collect();
     assert_eq!(waited, [1000 + 1100 + 2 * 1300 + 4 * 1700]);
 }
 

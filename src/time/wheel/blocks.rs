@@ -166,12 +166,34 @@ impl Wheel {
         }
         if self.spare.len() < SPARE {
             self.spare.push(index);
+            self.sink(self.spare.len() - 1);
             return;
         }
+        self.sink(index as usize % SPARE);
         if self.retired.len() < SPARE {
             self.retired.extend(self.blocks[index as usize].take());
         }
         self.blocks[index as usize] = None;
+        self.give_back(index);
+    }
+
+    /// In a large array, moves a spare block to the lowest free index. So the array becomes short after a burst, in whatever order its entries
+    /// are removed.
+    fn sink(&mut self, at: usize) {
+        if self.blocks.len() <= 4 * SPARE {
+            return;
+        }
+        let (index, free) = (self.spare[at], self.numbers.lend());
+        if free > index {
+            self.numbers.give_back(free);
+            return;
+        }
+        self.blocks[free as usize] = self.blocks[index as usize].take();
+        self.spare[at] = free;
+        self.give_back(index);
+    }
+
+    fn give_back(&mut self, index: u32) {
         self.numbers.give_back(index);
         self.blocks.truncate(self.numbers.end());
         fit(&mut self.blocks);
@@ -265,5 +287,29 @@ mod tests {
         (0..256 * IN_BLOCK).for_each(|number| wheel.insert(&mut numbers, number, 200));
         (257 * IN_BLOCK..300 * IN_BLOCK).for_each(|number| wheel.insert(&mut numbers, number, 200));
         assert_eq!((wheel.spare.len(), wheel.blocks.len(), wheel.retired().len()), (0, 301, 0));
+    }
+
+    /// Else a spare block with a high index would keep an array for all blocks of the burst.
+    #[test]
+    fn the_blocks_that_are_kept_have_low_indices() {
+        const BLOCKS: u32 = if cfg!(miri) { 1200 } else { 50_000 };
+        type Order = fn(u32) -> u32;
+        let orders: [(&str, Order); 3] = [
+            ("as they came", |at| at),
+            ("the last first", |at| BLOCKS - 1 - at),
+            ("scattered", |at| (u64::from(at) * 7919 % u64::from(BLOCKS)) as u32),
+        ];
+        for (order, nth) in orders {
+            let mut numbers = Numbers(vec![Placement::default(); BLOCKS as usize * BLOCK]);
+            let mut wheel = Wheel::new(0);
+            (0..BLOCKS * BLOCK as u32).for_each(|number| wheel.insert(&mut numbers, number, 100));
+            for block in (0..BLOCKS).map(nth) {
+                (0..BLOCK as u32).for_each(|at| wheel.remove(&mut numbers, block * BLOCK as u32 + at));
+                drop(wheel.retired());
+            }
+            println!("{order}: {} places for {} blocks", wheel.blocks.len(), wheel.spare.len());
+            assert_eq!(wheel.spare.len(), SPARE);
+            assert!(wheel.blocks.len() <= 4 * SPARE, "{order}: {} places", wheel.blocks.len());
+        }
     }
 }

@@ -265,6 +265,7 @@ impl<'q> Run<'q> {
         let was_dirty = self.reference.is_dirty(key);
         if self.reference.requeue(key, how, delay) == Added::Rejected {
             self.tally.refused += 1;
+            *(if is_retry { &mut self.tally.failed } else { &mut self.tally.succeeded }) -= 1;
             if !was_dirty && !self.refused_is_lost {
                 self.refused.push(key);
             }
