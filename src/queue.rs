@@ -1004,8 +1004,8 @@ impl<K> WorkQueue<K> {
     /// As keys are processed, the queue frees memory, except for about two hundred kilobytes, or eight hundred with
     /// [priorities](crate::Priority). With [groups](crate::WorkQueueBuilder::fair_by) it also keeps about half a byte for each key of the
     /// largest burst. It keeps these so that a steady set of keys allocates nothing. This call frees them too, and the room for
-    /// [`capacity`](crate::WorkQueueBuilder::capacity). Keys do not move. The queue stores up to 64 keys in a chunk (4 KiB, and 4 more if
-    /// keys have had delays or failures). It keeps a chunk while the chunk contains a key. The call also
+    /// [`capacity`](crate::WorkQueueBuilder::capacity). Keys do not move. The queue stores up to 63 keys in a chunk (2 KiB of `u64`, 4 KiB of
+    /// larger keys, and 4 more if keys have had delays or failures). It keeps a chunk while the chunk contains a key. The call also
     /// [shrinks](crate::rate_limiter::RateLimiter::shrink_to_fit) a limiter that counts failures itself.
     ///
     /// # Examples
