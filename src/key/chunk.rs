@@ -63,8 +63,15 @@ impl<K> Chunk<K> {
         let bytes = min(Self::SLOT.saturating_mul(64), 4096);
         model_const(max(bytes.saturating_sub(Self::FIRST) / Self::SLOT, 8), 2)
     };
+    /// The index of the first slot, which is also its bit. If there are many slots, the last one has the last bit: then `ALL` is a small
+    /// negative number, which a comparison can have as its immediate operand.
+    const LOW: usize = if Self::SLOTS > 32 { 64 - Self::SLOTS } else { 0 };
+    /// The end of the indices.
+    pub(super) const END: usize = Self::LOW + Self::SLOTS;
     /// The bits of all slots.
-    pub(super) const ALL: u64 = u64::MAX >> (64 - Self::SLOTS);
+    pub(super) const ALL: u64 = (u64::MAX >> (64 - Self::SLOTS)) << Self::LOW;
+    /// Where a slot of index 0 would be. (That may be before the chunk.)
+    const ORIGIN: isize = Self::FIRST as isize - (Self::LOW * Self::SLOT) as isize;
 
     fn layout() -> Layout {
         let slots = Layout::array::<Slot<K>>(Self::SLOTS).expect("a chunk fits into memory");
@@ -81,7 +88,7 @@ impl<K> Chunk<K> {
         let head = Head { number, table, vacant: Cell::new(Self::ALL), next_open: none.clone(), prev_open: none };
         // SAFETY: the start of the new allocation (S5), to which nobody else has a pointer.
         unsafe { place.write(head) };
-        for index in 0..Self::SLOTS {
+        for index in Self::LOW..Self::END {
             // SAFETY: as above (S5).
             unsafe { ChunkRef(place).slot(index).0.write(Slot::vacant(index as u8)) };
         }
@@ -116,7 +123,7 @@ impl<K> Chunk<K> {
 
 impl<K> Drop for Chunk<K> {
     fn drop(&mut self) {
-        let slots = slice_from_raw_parts_mut(self.chunk_ref().slot(0).0.as_ptr(), Self::SLOTS);
+        let slots = slice_from_raw_parts_mut(self.chunk_ref().slot(Self::LOW).0.as_ptr(), Self::SLOTS);
         // SAFETY: written by `new`; there is no reference to a slot, as the chunk leaves the slab only when all are vacant (S3).
         unsafe { slots.drop_in_place() };
         // SAFETY: allocated by `new` with this layout (S5), and freed once (S3); a head needs no drop.
@@ -145,11 +152,11 @@ impl<K> ChunkRef<K> {
         unsafe { self.0.as_ref() }
     }
 
-    /// The slot of this index, which is below [`Chunk::SLOTS`]. It is taken, or the caller takes it.
+    /// The slot of this index, whose bit is in [`Chunk::ALL`]. It is taken, or the caller takes it.
     #[inline]
     pub(super) fn slot(self, index: usize) -> EntryRef<K> {
-        debug_assert!(index < Chunk::<K>::SLOTS);
-        let slots = self.0.as_ptr().wrapping_byte_add(Chunk::<K>::FIRST).cast::<Slot<K>>();
+        debug_assert!((Chunk::<K>::LOW..Chunk::<K>::END).contains(&index));
+        let slots = self.0.as_ptr().wrapping_byte_offset(Chunk::<K>::ORIGIN).cast::<Slot<K>>();
         // SAFETY: the index is that of a slot, so this is in an allocation (S5), and not null.
         EntryRef(unsafe { NonNull::new_unchecked(slots.wrapping_add(index)) })
     }
@@ -157,9 +164,9 @@ impl<K> ChunkRef<K> {
     /// The chunk of a slot, and its head.
     #[inline]
     pub(super) fn of(entry: &EntryRef<K>) -> (Self, &Head<K>) {
-        let first = entry.0.as_ptr().wrapping_sub(entry.slot().index());
+        let origin = entry.0.as_ptr().wrapping_sub(entry.slot().index());
         // SAFETY: the start of the slot's chunk (S5), so it is not null.
-        let chunk = Self(unsafe { NonNull::new_unchecked(first.wrapping_byte_sub(Chunk::<K>::FIRST).cast()) });
+        let chunk = Self(unsafe { NonNull::new_unchecked(origin.wrapping_byte_offset(-Chunk::<K>::ORIGIN).cast()) });
         // SAFETY: the slot is taken, so its chunk is in the slab (S3); calls of this file are made under the lock.
         (chunk, unsafe { chunk.head() })
     }
@@ -175,9 +182,9 @@ mod tests {
         fn shape<const N: usize>() -> (usize, u64, usize) {
             (Chunk::<[u8; N]>::SLOTS, Chunk::<[u8; N]>::ALL, Chunk::<[u8; N]>::layout().size())
         }
-        assert_eq!(shape::<8>(), (63, u64::MAX >> 1, 2048), "the head has the place of the 64th");
-        assert_eq!(shape::<24>(), (63, u64::MAX >> 1, 3056));
-        assert_eq!(shape::<40>(), (63, u64::MAX >> 1, 4096));
+        assert_eq!(shape::<8>(), (63, u64::MAX - 1, 2048), "the head has the place of the 64th");
+        assert_eq!(shape::<24>(), (63, u64::MAX - 1, 3056));
+        assert_eq!(shape::<40>(), (63, u64::MAX - 1, 4096));
         assert_eq!(shape::<104>(), (31, u64::from(u32::MAX >> 1), 4032));
         assert_eq!(shape::<488>(), (8, 0xFF, 4160));
         assert_eq!(shape::<70_000>(), (8, 0xFF, 32 + 8 * 70_024), "no fewer than eight");
@@ -192,7 +199,7 @@ mod tests {
             for chunk in (0..8).map(|number| Chunk::<K>::new(number, 0)).collect::<Vec<_>>() {
                 let start = chunk.0.addr().get();
                 let mut end = start + size_of::<Head<K>>();
-                for index in 0..Chunk::<K>::SLOTS {
+                for index in Chunk::<K>::LOW..Chunk::<K>::END {
                     let slot = chunk.chunk_ref().slot(index).0;
                     let first = slot.addr().get();
                     assert!(slot.is_aligned() && first >= end, "slot {index} of {size} bytes");
@@ -239,7 +246,7 @@ mod tests {
         struct Aligned;
         fn check<K>() {
             let chunk = Chunk::<K>::new(7, 0);
-            for index in 0..Chunk::<K>::SLOTS {
+            for index in Chunk::<K>::LOW..Chunk::<K>::END {
                 let slot = chunk.chunk_ref().slot(index); // it is not taken, but its key is not read
                 assert_eq!((slot.slot().index(), ChunkRef::of(&slot).0.0), (index, chunk.0));
                 assert!(slot.0.is_aligned());

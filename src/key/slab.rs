@@ -199,7 +199,7 @@ impl<K> Slab<K> {
     pub(super) fn get(&self, number: u32) -> Option<EntryRef<K>> {
         let chunk = self.chunks.get(chunk_of(number))?.as_ref()?;
         let (vacant, index) = (chunk.head().vacant.get(), index_of(number));
-        (index < Chunk::<K>::SLOTS && vacant & (1 << index) == 0).then(|| chunk.chunk_ref().slot(index))
+        (Chunk::<K>::ALL & !vacant & (1 << index) != 0).then(|| chunk.chunk_ref().slot(index))
     }
 
     /// Frees the chunks in this range that have no taken slot.

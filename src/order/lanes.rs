@@ -22,7 +22,7 @@ pub(super) type Index = Box<[u32; 256]>;
 
 /// The queued keys of one group in one level: 68 bytes. (They would be 72 if the numbers of 64 bits were aligned.)
 #[derive(Default)]
-#[repr(packed(4))]
+#[repr(Rust, packed(4))]
 pub(super) struct Lane {
     pub(super) keys: List,
     /// Of a home, the next one in its bucket, or `NONE`. Of another lane, its home.
