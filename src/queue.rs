@@ -22,6 +22,8 @@ use std::time::Duration;
 /// A deduplicating work queue: a key is queued at most once, and processed by at most one holder at a time.
 ///
 /// This is a handle. Clones are cheap and refer to the same queue. The queue and its keys are freed with the last handle, item or future.
+/// If the queue's thread is at work on [delays](crate::Driver) at that moment, it frees them when its step ends, and catches a panic of
+/// a key's drop.
 ///
 /// See the [crate's page](crate) for what the queue guarantees.
 ///
