@@ -56,9 +56,9 @@ impl<K> Shared<K> {
     pub(crate) fn metrics(&self) -> Metrics {
         let (mut metrics, mut normal, mut lens) = (Metrics::default(), Histogram::default(), [0; 256]);
         for locked in self.all() {
-            // Allocates here, not under the lock (but for a level that comes in between).
-            let priorities: Vec<_> =
-                locked.lock().times().iter().flat_map(|times| times.durations.priorities()).collect();
+            // Here, and not under the lock, memory is allocated (but for a level that comes in between).
+            let mut priorities = Vec::with_capacity(256);
+            priorities.extend(locked.lock().times().iter().flat_map(|times| times.durations.priorities()));
             priorities.into_iter().for_each(|priority| _ = metrics.level(Priority(priority)));
             let mut machine = locked.lock();
             self.add_shard(&mut metrics.stats, &mut machine);
