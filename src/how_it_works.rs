@@ -34,7 +34,7 @@
 //! ```
 //!
 //! Two more bits stand for a delay and for counted failures. Each keeps the slot, even if the key is not queued and not processing. Up to
-//! 64 slots are a chunk. The queue frees an empty chunk, so its memory comes back after a burst. The table is an array of chains that run
+//! 63 slots are a chunk. The queue frees an empty chunk, so its memory comes back after a burst. The table is an array of chains that run
 //! through the slots. When it grows, each call moves some chains, so no call pays for all of them. `src/key/`.
 //!
 //! # The order

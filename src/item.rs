@@ -3,7 +3,7 @@
 use crate::futures::{UntilDirty, UntilShuttingDown};
 use crate::key::SlotId;
 use crate::machine::{Claimed, End};
-use crate::panics::{Caught, contained};
+use crate::panics::{Caught, contained, contained_while_unwinding};
 use crate::shared::Shared;
 use crate::sync::{Arc, panicking};
 use crate::{AddOptions, Added, OnPanic, Priority};
@@ -124,7 +124,8 @@ impl<'q, K> Item<'q, K> {
     /// Ends the hand-out, as dropping the item does. The key's failures stay counted.
     ///
     /// If the key was added meanwhile, it is queued now, at the back. A thread that unwinds may call this in a `Drop`: then the key is
-    /// done. To drop the item there would count as a [panic](crate::OnPanic) of the work.
+    /// done. To drop the item there would count as a [panic](crate::OnPanic) of the work. As in each other call that ends the hand-out,
+    /// panics of foreign code are caught in such a thread, because a second panic would abort the process.
     ///
     /// # Panics
     /// If the key's drop or an [observer](crate::observe::Observer#panics) panics. The key is done then.
@@ -167,7 +168,7 @@ impl<'q, K> Item<'q, K> {
     pub fn succeed(self) {
         let forgot = self.queue.limiter_forget(&self);
         let (queue, claimed) = self.into_parts();
-        queue.succeed(claimed);
+        contained_while_unwinding(|| queue.succeed(claimed));
         forgot.pass_on();
     }
 
@@ -189,8 +190,8 @@ impl<'q, K> Item<'q, K> {
     pub fn give_up(self) {
         let forgot = self.queue.limiter_forget(&self);
         let (queue, claimed) = self.into_parts();
-        queue.give_up(claimed);
-        queue.tell(|observer| observer.given_up());
+        contained_while_unwinding(|| queue.give_up(claimed));
+        contained_while_unwinding(|| queue.tell(|observer| observer.given_up()));
         forgot.pass_on();
     }
 
@@ -311,6 +312,9 @@ impl<'q, K> Item<'q, K> {
     #[inline]
     fn requeue(self, options: AddOptions, end: End) -> Added {
         let (queue, claimed) = self.into_parts();
+        if panicking() {
+            return Shared::requeue_in_panic(queue, claimed, options, end);
+        }
         Shared::requeue(queue, claimed, options, end)
     }
 

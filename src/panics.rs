@@ -1,5 +1,6 @@
 //! Catching panics of foreign code: wakers, observers, limiters, and the drops of keys.
 
+use crate::sync::panicking;
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
@@ -9,6 +10,16 @@ const NESTED: usize = 4;
 /// Calls foreign code. `None`: it panicked, and the panic is caught.
 pub(crate) fn contained<R>(call: impl FnOnce() -> R) -> Option<R> {
     catch_unwind(AssertUnwindSafe(call)).map_err(discard).ok()
+}
+
+/// Calls foreign code. In a thread that unwinds, its panic is caught: a second one would abort the process.
+#[inline]
+pub(crate) fn contained_while_unwinding(call: impl FnOnce()) {
+    if panicking() {
+        contained(call);
+    } else {
+        call();
+    }
 }
 
 /// Drops the payload of a panic. The drop is foreign code as well: if it panics, the payload of that panic is dropped too.
@@ -41,9 +52,12 @@ impl Caught {
         self.0.is_some()
     }
 
-    /// Resumes the panic.
+    /// Resumes the panic, unless the thread unwinds: a second panic would abort the process.
     #[inline]
     pub(crate) fn pass_on(mut self) {
+        if self.is_some() && panicking() {
+            return; // dropped
+        }
         if let Some(payload) = self.0.take() {
             resume_unwind(payload);
         }

@@ -22,6 +22,8 @@ use std::time::Duration;
 /// A deduplicating work queue: a key is queued at most once, and processed by at most one holder at a time.
 ///
 /// This is a handle. Clones are cheap and refer to the same queue. The queue and its keys are freed with the last handle, item or future.
+/// If the queue's thread is at work on [delays](crate::Driver) at that moment, it frees them when its step ends, and catches a panic of
+/// a key's drop.
 ///
 /// See the [crate's page](crate) for what the queue guarantees.
 ///
@@ -1004,8 +1006,9 @@ impl<K> WorkQueue<K> {
     /// As keys are processed, each [shard](Self::shards) frees memory, except for about two hundred kilobytes, or four hundred if keys had
     /// delays or failures. [Priorities](crate::Priority) add up to six hundred, and [groups](crate::WorkQueueBuilder::fair_by) about half a
     /// byte for each key of the largest burst. The queue keeps these so that a steady set of keys allocates nothing. This call frees them
-    /// too, and the room for [`capacity`](crate::WorkQueueBuilder::capacity). Keys do not move. The queue stores up to 64 keys in a chunk (4 KiB, and 4 more if
-    /// keys have had delays or failures). It keeps a chunk while the chunk contains a key. The call also
+    /// too, and the room for [`capacity`](crate::WorkQueueBuilder::capacity). Keys do not move. The queue stores up to 63 keys in a chunk
+    /// (2 KiB of `u64`, 4 KiB of larger keys, and 4 more if keys have had delays or failures). It keeps a chunk while the chunk contains a
+    /// key. The call also
     /// [shrinks](crate::rate_limiter::RateLimiter::shrink_to_fit) a limiter that counts failures itself.
     ///
     /// # Examples

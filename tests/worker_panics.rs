@@ -19,7 +19,7 @@ mod support {
 use futures_executor::block_on;
 use keyqueue::observe::Observer;
 use keyqueue::rate_limiter::RateLimiter;
-use keyqueue::{Added, Item, OnPanic, Outcome, WorkQueue, WorkQueueBuilder};
+use keyqueue::{AddOptions, Added, Driver, Item, OnPanic, Outcome, OwnedItem, WorkQueue, WorkQueueBuilder};
 use std::any::Any;
 use std::error::Error;
 use std::hash::Hash;
@@ -354,6 +354,95 @@ fn an_explicit_done_is_done_even_while_the_thread_unwinds() {
         while_unwinding(|| owned.take().unwrap().done());
         let stats = queue.stats();
         assert_eq!((stats.processing, stats.panics, stats.retries), (0, 0, 0), "{policy:?}");
+    }
+}
+
+/// Each call that ends a hand-out, in a thread that unwinds: the panics of the key's drop, of the observer and of the limiter do not leave it,
+/// as a second panic would abort the process.
+#[test]
+fn no_end_of_an_item_panics_while_the_thread_unwinds() {
+    #[derive(Clone, PartialEq, Eq, Hash)]
+    struct Key(u32, bool);
+    impl Drop for Key {
+        fn drop(&mut self) {
+            if self.1 && thread::panicking() {
+                resume_unwind(Box::new("a key's drop"));
+            }
+        }
+    }
+    struct Panics;
+    impl Observer for Panics {
+        fn added(&self, _: Added) {
+            self.done(None);
+        }
+        fn done(&self, _: Option<Duration>) {
+            if thread::panicking() {
+                resume_unwind(Box::new("an observer"));
+            }
+        }
+        fn given_up(&self) {
+            self.done(None);
+        }
+    }
+    impl RateLimiter<Key> for Panics {
+        fn when(&self, _: &Key) -> Duration {
+            self.done(None);
+            Duration::ZERO
+        }
+        fn forget(&self, _: &Key) {
+            self.done(None);
+        }
+        fn num_requeues(&self, _: &Key) -> usize {
+            0
+        }
+    }
+    type End = fn(Item<'_, Key>, OwnedItem<Key>) -> Vec<Added>;
+    let ends: [(&str, usize, End); 6] = [
+        ("done", 0, |item, owned| {
+            item.done();
+            owned.done();
+            vec![]
+        }),
+        ("succeed", 0, |item, owned| {
+            item.succeed();
+            owned.succeed();
+            vec![]
+        }),
+        ("give_up", 0, |item, owned| {
+            item.give_up();
+            owned.give_up();
+            vec![]
+        }),
+        ("retry", 2, |item, owned| vec![item.retry(), owned.retry()]),
+        ("requeue_after", 2, |item, owned| vec![item.requeue_after(MINUTE), owned.requeue_after(MINUTE)]),
+        ("requeue_with", 2, |item, owned| {
+            let options = AddOptions::new().after(MINUTE);
+            vec![item.requeue_with(options), owned.requeue_with(options)]
+        }),
+    ];
+    const MINUTE: Duration = Duration::from_secs(60);
+    for (name, left, end) in ends {
+        for bits in 0..8 {
+            let [observed, limited, is_shut_down] = [1, 2, 4].map(|bit| bits & bit != 0);
+            let mut builder = WorkQueue::builder().driver(Driver::Manual);
+            builder = if observed { builder.observer(Panics) } else { builder };
+            builder = if limited { builder.rate_limiter(Panics) } else { builder };
+            let queue = builder.build();
+            // One panic at a time: a key's drop that panics while the observer's panic unwinds is the key's fault.
+            queue.add_all([Key(1, !observed), Key(2, !observed)]);
+            let (mut item, mut owned) = (queue.get(), queue.get().map(Item::into_owned));
+            if is_shut_down {
+                queue.shut_down();
+            }
+            let (mut answers, left) = (Vec::new(), if is_shut_down { 0 } else { left });
+            while_unwinding(|| answers = end(item.take().unwrap(), owned.take().unwrap()));
+            let case = format!("{name}, observed: {observed}, limited: {limited}, shut down: {is_shut_down}");
+            assert_eq!((queue.processing_len(), queue.delayed_len()), (0, left), "{case}");
+            assert!(
+                answers.iter().all(|added| *added == if is_shut_down { Added::Rejected } else { Added::Delayed }),
+                "{case}"
+            );
+        }
     }
 }
 

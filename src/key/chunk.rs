@@ -16,6 +16,17 @@ use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::cell::Cell;
 use std::ptr::{NonNull, slice_from_raw_parts_mut};
 
+/// Bytes of a cache line.
+const LINE: usize = 64;
+
+const fn min(a: usize, b: usize) -> usize {
+    if a < b { a } else { b }
+}
+
+const fn max(a: usize, b: usize) -> usize {
+    if a < b { b } else { a }
+}
+
 /// A chunk's number, its table, which of its slots are vacant, and its neighbours. Used under the lock only, as are all calls of this file.
 pub(super) struct Head<K> {
     pub(super) number: u32,
@@ -35,31 +46,36 @@ pub(crate) struct Chunk<K>(NonNull<Head<K>>);
 unsafe impl<K: Send + Sync> Send for Chunk<K> {}
 
 impl<K> Chunk<K> {
-    /// Slots in a chunk: as many as fit in 4 KiB, at most 64 (the bits of a word) and at least 8.
-    pub(super) const SLOTS: usize = {
-        let fit = 4096 / size_of::<Slot<K>>();
-        let real = if fit > 64 {
-            64
-        } else if fit < 8 {
-            8
-        } else {
-            fit
-        };
-        model_const(real, 2)
+    /// Bytes of a slot.
+    const SLOT: usize = size_of::<Slot<K>>();
+    /// The alignment of a chunk, and of its first slot. If the size of a slot is a power of two, the slot lies in as few cache lines as it
+    /// can, so one of 32 or 64 bytes lies in a single line: a look-up of one of a million integers takes a tenth less time.
+    const ALIGN: usize = {
+        let needed = max(align_of::<Head<K>>(), align_of::<Slot<K>>());
+        if Self::SLOT.is_power_of_two() { max(min(Self::SLOT, LINE), needed) } else { needed }
     };
-    /// The bits of all slots.
-    pub(super) const ALL: u64 = u64::MAX >> (64 - Self::SLOTS);
     /// The offset of the first slot.
-    const FIRST: usize = size_of::<Head<K>>().next_multiple_of(align_of::<Slot<K>>());
+    const FIRST: usize = size_of::<Head<K>>().next_multiple_of(Self::ALIGN);
+    /// Slots in a chunk: as many as fit beside the head in 4 KiB, or in the bytes of 64 slots if these are fewer; but at least 8. So the
+    /// head takes the place of a slot, and a chunk of 2 or 4 KiB does not end a few bytes behind a size class of the allocator. (They are
+    /// fewer than 64, the bits of a word.)
+    pub(super) const SLOTS: usize = {
+        let bytes = min(Self::SLOT.saturating_mul(64), 4096);
+        model_const(max(bytes.saturating_sub(Self::FIRST) / Self::SLOT, 8), 2)
+    };
+    /// The index of the first slot, which is also its bit. If there are many slots, the last one has the last bit: then `ALL` is a small
+    /// negative number, which a comparison can have as its immediate operand.
+    const LOW: usize = if Self::SLOTS > 32 { 64 - Self::SLOTS } else { 0 };
+    /// The end of the indices.
+    pub(super) const END: usize = Self::LOW + Self::SLOTS;
+    /// The bits of all slots.
+    pub(super) const ALL: u64 = (u64::MAX >> (64 - Self::SLOTS)) << Self::LOW;
+    /// Where a slot of index 0 would be. (That may be before the chunk.)
+    const ORIGIN: isize = Self::FIRST as isize - (Self::LOW * Self::SLOT) as isize;
 
     fn layout() -> Layout {
         let slots = Layout::array::<Slot<K>>(Self::SLOTS).expect("a chunk fits into memory");
-        let (layout, first) = Layout::new::<Head<K>>().extend(slots).expect("a chunk fits into memory");
-        debug_assert_eq!(first, Self::FIRST);
-        // A slot of 32 or 64 bytes lies in one cache line: a look-up of one of a million keys takes a tenth less time.
-        let slot = size_of::<Slot<K>>();
-        let align = if slot.is_power_of_two() && slot <= 64 { slot } else { 1 };
-        layout.align_to(align).expect("a chunk fits into memory")
+        Layout::from_size_align(Self::FIRST + slots.size(), Self::ALIGN).expect("a chunk fits into memory")
     }
 
     /// A chunk of vacant slots.
@@ -72,7 +88,7 @@ impl<K> Chunk<K> {
         let head = Head { number, table, vacant: Cell::new(Self::ALL), next_open: none.clone(), prev_open: none };
         // SAFETY: the start of the new allocation (S5), to which nobody else has a pointer.
         unsafe { place.write(head) };
-        for index in 0..Self::SLOTS {
+        for index in Self::LOW..Self::END {
             // SAFETY: as above (S5).
             unsafe { ChunkRef(place).slot(index).0.write(Slot::vacant(index as u8)) };
         }
@@ -107,7 +123,7 @@ impl<K> Chunk<K> {
 
 impl<K> Drop for Chunk<K> {
     fn drop(&mut self) {
-        let slots = slice_from_raw_parts_mut(self.chunk_ref().slot(0).0.as_ptr(), Self::SLOTS);
+        let slots = slice_from_raw_parts_mut(self.chunk_ref().slot(Self::LOW).0.as_ptr(), Self::SLOTS);
         // SAFETY: written by `new`; there is no reference to a slot, as the chunk leaves the slab only when all are vacant (S3).
         unsafe { slots.drop_in_place() };
         // SAFETY: allocated by `new` with this layout (S5), and freed once (S3); a head needs no drop.
@@ -136,11 +152,11 @@ impl<K> ChunkRef<K> {
         unsafe { self.0.as_ref() }
     }
 
-    /// The slot of this index, which is below [`Chunk::SLOTS`]. It is taken, or the caller takes it.
+    /// The slot of this index, whose bit is in [`Chunk::ALL`]. It is taken, or the caller takes it.
     #[inline]
     pub(super) fn slot(self, index: usize) -> EntryRef<K> {
-        debug_assert!(index < Chunk::<K>::SLOTS);
-        let slots = self.0.as_ptr().wrapping_byte_add(Chunk::<K>::FIRST).cast::<Slot<K>>();
+        debug_assert!((Chunk::<K>::LOW..Chunk::<K>::END).contains(&index));
+        let slots = self.0.as_ptr().wrapping_byte_offset(Chunk::<K>::ORIGIN).cast::<Slot<K>>();
         // SAFETY: the index is that of a slot, so this is in an allocation (S5), and not null.
         EntryRef(unsafe { NonNull::new_unchecked(slots.wrapping_add(index)) })
     }
@@ -148,9 +164,9 @@ impl<K> ChunkRef<K> {
     /// The chunk of a slot, and its head.
     #[inline]
     pub(super) fn of(entry: &EntryRef<K>) -> (Self, &Head<K>) {
-        let first = entry.0.as_ptr().wrapping_sub(entry.slot().index());
+        let origin = entry.0.as_ptr().wrapping_sub(entry.slot().index());
         // SAFETY: the start of the slot's chunk (S5), so it is not null.
-        let chunk = Self(unsafe { NonNull::new_unchecked(first.wrapping_byte_sub(Chunk::<K>::FIRST).cast()) });
+        let chunk = Self(unsafe { NonNull::new_unchecked(origin.wrapping_byte_offset(-Chunk::<K>::ORIGIN).cast()) });
         // SAFETY: the slot is taken, so its chunk is in the slab (S3); calls of this file are made under the lock.
         (chunk, unsafe { chunk.head() })
     }
@@ -162,16 +178,66 @@ mod tests {
 
     #[test]
     #[cfg_attr(not(target_pointer_width = "64"), ignore = "the sizes are those of 64-bit targets")]
-    fn a_chunk_has_four_kibibytes_of_slots_and_up_to_64() {
-        fn shape<const N: usize>() -> (usize, u64) {
-            (Chunk::<[u8; N]>::SLOTS, Chunk::<[u8; N]>::ALL)
+    fn a_chunk_has_four_kibibytes_with_its_head_or_fewer_than_64_slots() {
+        fn shape<const N: usize>() -> (usize, u64, usize) {
+            (Chunk::<[u8; N]>::SLOTS, Chunk::<[u8; N]>::ALL, Chunk::<[u8; N]>::layout().size())
         }
-        assert_eq!(shape::<8>(), (64, u64::MAX), "no more slots than bits");
-        assert_eq!(shape::<104>(), (32, u64::from(u32::MAX)));
-        assert_eq!(shape::<488>(), (8, 0xFF));
-        assert_eq!(shape::<70_000>(), (8, 0xFF), "no fewer than eight");
-        let aligned = [Chunk::<u64>::layout(), Chunk::<[u8; 40]>::layout(), Chunk::<[u8; 104]>::layout()];
-        assert_eq!(aligned.map(|layout| layout.align()), [32, 64, 8], "a slot of 32 or 64 bytes is in one cache line");
+        assert_eq!(shape::<8>(), (63, u64::MAX - 1, 2048), "the head has the place of the 64th");
+        assert_eq!(shape::<24>(), (63, u64::MAX - 1, 3056));
+        assert_eq!(shape::<40>(), (63, u64::MAX - 1, 4096));
+        assert_eq!(shape::<104>(), (31, u64::from(u32::MAX >> 1), 4032));
+        assert_eq!(shape::<488>(), (8, 0xFF, 4160));
+        assert_eq!(shape::<70_000>(), (8, 0xFF, 32 + 8 * 70_024), "no fewer than eight");
+    }
+
+    /// Where the slots lie, as the alignment of their chunk does not say that.
+    #[test]
+    fn a_slot_lies_in_as_few_cache_lines_as_it_can() {
+        fn check<K>() {
+            let (layout, size) = (Chunk::<K>::layout(), Chunk::<K>::SLOT);
+            // Several, so that none lies right by chance.
+            for chunk in (0..8).map(|number| Chunk::<K>::new(number, 0)).collect::<Vec<_>>() {
+                let start = chunk.0.addr().get();
+                let mut end = start + size_of::<Head<K>>();
+                for index in Chunk::<K>::LOW..Chunk::<K>::END {
+                    let slot = chunk.chunk_ref().slot(index).0;
+                    let first = slot.addr().get();
+                    assert!(slot.is_aligned() && first >= end, "slot {index} of {size} bytes");
+                    end = first + size;
+                    let lines = (end - 1) / LINE - first / LINE + 1;
+                    let is_right = lines == size.div_ceil(LINE) || !size.is_power_of_two();
+                    assert!(is_right, "slot {index} of {size} bytes lies in {lines} lines");
+                }
+                assert!(end <= start + layout.size(), "slots of {size} bytes end in their chunk");
+            }
+            assert!(layout.size() <= 4096 || Chunk::<K>::SLOTS == 8, "slots of {size} bytes");
+        }
+        #[repr(align(16))]
+        struct By16<const N: usize>([u8; N]);
+        #[repr(align(32))]
+        struct By32<const N: usize>([u8; N]);
+        #[repr(align(64))]
+        struct By64<const N: usize>([u8; N]);
+        #[repr(align(128))]
+        struct By128<const N: usize>([u8; N]);
+        fn check_all<const N: usize>() {
+            check::<[u8; N]>();
+            check::<[u16; N]>(); // twice as long, as are those below
+            check::<[u32; N]>();
+            check::<[u64; N]>();
+            check::<By16<N>>();
+            check::<By32<N>>();
+            check::<By64<N>>();
+            check::<By128<N>>();
+        }
+        check_all::<1>();
+        check_all::<8>();
+        check_all::<16>();
+        check_all::<24>();
+        check_all::<40>();
+        check_all::<104>();
+        check_all::<488>();
+        check_all::<5000>();
     }
 
     #[test]
@@ -180,7 +246,7 @@ mod tests {
         struct Aligned;
         fn check<K>() {
             let chunk = Chunk::<K>::new(7, 0);
-            for index in 0..Chunk::<K>::SLOTS {
+            for index in Chunk::<K>::LOW..Chunk::<K>::END {
                 let slot = chunk.chunk_ref().slot(index); // it is not taken, but its key is not read
                 assert_eq!((slot.slot().index(), ChunkRef::of(&slot).0.0), (index, chunk.0));
                 assert!(slot.0.is_aligned());

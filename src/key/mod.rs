@@ -1,10 +1,11 @@
-//! The keys of a shard: the state of each, the slot that holds it, and the table that finds it. All unsafe code of the shard is here.
+//! The keys of a shard: the state of each, the slot that holds it, and the table that finds it. All unsafe code of the shard is
+//! here; what it relies on is not: see `EntryRef` in `slot`.
 //!
 //! | file | |
 //! |---|---|
 //! | `state` | the state word of a key |
 //! | `hash` | what is kept of a key's hash |
-//! | `slot` | one key in memory, with its place in the order, and the reference to it, which is safe to use |
+//! | `slot` | one key in memory, with its place in the order, and the reference to it, which is valid while the slot is taken |
 //! | `chunk` | the memory of some slots |
 //! | `slab` | the memory of all slots |
 //! | `segmented` | an array that grows without a copy of all that it holds |

@@ -12,12 +12,12 @@ use std::ops::{Index, IndexMut};
 pub(crate) struct SideArray<T> {
     /// May be shorter than the number of chunks.
     chunks: Segmented<Box<[T]>>,
-    /// The number of slots in a chunk.
+    /// The end of the indices of a chunk's slots.
     slots: usize,
 }
 
 impl<T: Default> SideArray<T> {
-    /// `slots`: the number of slots in a chunk.
+    /// `slots`: the end of the indices of a chunk's slots.
     pub(crate) fn new(slots: usize) -> Self {
         Self { chunks: Segmented::new(), slots }
     }

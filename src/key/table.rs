@@ -77,8 +77,8 @@ const REHASH_AT_ONCE_MAX: usize = model_const(
 const GIVE_BACK: usize = 1 << 16;
 
 impl<K> Table<K> {
-    /// The slots of a chunk, for a [`SideArray`](super::SideArray).
-    pub(crate) const CHUNK: usize = Chunk::<K>::SLOTS;
+    /// The end of the indices of a chunk's slots, for a [`SideArray`](super::SideArray).
+    pub(crate) const CHUNK: usize = Chunk::<K>::END;
 
     /// The bytes of a slot.
     #[cfg(all(test, not(loom)))]

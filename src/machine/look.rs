@@ -17,7 +17,7 @@ use crate::order::{Group, visit};
 use crate::sync::model_const;
 use std::cmp::Reverse;
 
-/// The number of chunks of slots, some 64 keys each, that one call reads at most.
+/// The number of chunks of slots, up to 63 keys each, that one call reads at most.
 const CHUNKS: usize = model_const(64, 1);
 /// A call ends with the chunk in which it has seen so many keys.
 const KEYS: usize = model_const(256, 2);

@@ -67,6 +67,14 @@ impl<T: Copy> AnyOrder<T> {
         if let Other::Groups(groups) = &self.other { groups.table.groups } else { 0 }
     }
 
+    /// Old and new lanes of a level have had this number of turns more.
+    #[cfg(test)]
+    pub(crate) fn skip_turns(&mut self, priority: i8, turns: u64) {
+        if let Other::Groups(groups) = &mut self.other {
+            groups.levels[usize::from(super::level_of(priority))].skip_turns(turns);
+        }
+    }
+
     /// A group, and the number of its hand-outs since it is known. Without groups, all keys are of one, and nothing is counted.
     pub(crate) fn group(&self, group: u32) -> (Group, u64) {
         if let Other::Groups(groups) = &self.other { groups.group(group) } else { (Group::default(), 0) }

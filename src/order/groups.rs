@@ -288,7 +288,7 @@ impl<T: Copy> Groups<T> {
         if from == Seat::New {
             level.pass(due);
         } else if from == Seat::Old && (turn_is_over || is_empty || is_full) {
-            level.turns = level.turns.wrapping_add(1);
+            level.turns += 1;
         }
         if is_full {
             self.lanes[number].credit = 0;

@@ -20,8 +20,9 @@ pub(super) type LanesChunk = Box<Chunk<Lane, 64>>;
 /// The lanes of a group by level, or `NONE`.
 pub(super) type Index = Box<[u32; 256]>;
 
-/// The queued keys of one group in one level: 64 bytes.
+/// The queued keys of one group in one level: 68 bytes. (They would be 72 if the numbers of 64 bits were aligned.)
 #[derive(Default)]
+#[repr(Rust, packed(4))]
 pub(super) struct Lane {
     pub(super) keys: List,
     /// Of a home, the next one in its bucket, or `NONE`. Of another lane, its home.
@@ -30,7 +31,7 @@ pub(super) struct Lane {
     pub(super) sibling: u32,
     pub(super) links: Links,
     /// The turn of its level at which it has its own, or would have had it. Of a new lane, and of a parked one that was new: its ticket.
-    pub(super) due: u32,
+    pub(super) due: u64,
     /// The keys that it may still give in this turn.
     pub(super) credit: u16,
     /// How often it was passed since it gave its last key, or got its first one.

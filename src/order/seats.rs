@@ -23,11 +23,12 @@ pub(super) struct Level {
     pub(super) lists: [List; Seat::Owed as usize],
     /// Queued keys.
     pub(super) len: u32,
-    /// Turns of old lanes, which wrap around.
-    pub(super) turns: u32,
-    /// The last ticket: each new lane gets the next one. And the highest of which the turn has begun. They wrap around.
-    tickets: u32,
-    passed: u32,
+    /// Turns of old lanes.
+    pub(super) turns: u64,
+    /// The last ticket: each new lane gets the next one.
+    tickets: u64,
+    /// The highest ticket whose lane has begun its turn.
+    passed: u64,
     /// Hand-outs of new lanes since an old one had its turn.
     pub(super) since_old: u8,
 }
@@ -40,10 +41,15 @@ impl Level {
 
     /// The turn of a new lane begins, or goes on.
     #[inline]
-    pub(super) fn pass(&mut self, ticket: u32) {
-        if is_before(self.passed, ticket) {
-            self.passed = ticket;
-        }
+    pub(super) fn pass(&mut self, ticket: u64) {
+        self.passed = self.passed.max(ticket);
+    }
+
+    #[cfg(test)]
+    pub(super) fn skip_turns(&mut self, turns: u64) {
+        self.turns += turns;
+        self.tickets += turns;
+        self.passed += turns;
     }
 
     /// It has lanes in turn.
@@ -63,16 +69,10 @@ impl Level {
     }
 
     /// A lane with this ticket comes before all that are new.
-    fn is_first(&self, ticket: u32, lanes: &Lanes) -> bool {
+    fn is_first(&self, ticket: u64, lanes: &Lanes) -> bool {
         let first = self.lists[Seat::New as usize].first;
-        first == NONE || !is_before(self.passed, ticket) || is_before(ticket, lanes[first].due)
+        first == NONE || ticket <= self.passed || ticket < lanes[first].due
     }
-}
-
-/// Of two numbers that wrap around.
-#[inline]
-fn is_before(number: u32, other: u32) -> bool {
-    (number.wrapping_sub(other) as i32) < 0
 }
 
 impl<T: Copy> Groups<T> {
@@ -84,7 +84,7 @@ impl<T: Copy> Groups<T> {
         let level = &mut self.levels[usize::from(index)];
         // It was new when it was parked.
         let was_new = was_full && credit == WAS_NEW;
-        let is_due = if was_new { level.is_first(due, &self.lanes) } else { !is_before(level.turns, due) };
+        let is_due = if was_new { level.is_first(due, &self.lanes) } else { due <= level.turns };
         let seat = match was {
             _ if keys.is_empty() => Seat::Idle,
             _ if is_full && passes > 0 => Seat::Passed,
@@ -107,13 +107,13 @@ impl<T: Copy> Groups<T> {
             Seat::New if was_new => due,
             Seat::New if goes_first => level.passed,
             Seat::New => {
-                level.tickets = level.tickets.wrapping_add(1);
+                level.tickets += 1;
                 level.tickets
             }
             _ if keeps_due => due,
             _ => {
                 let old = level.len_of(Seat::Old) + u32::from(seat == Seat::Old) - u32::from(was == Seat::Old);
-                level.turns.wrapping_add(old)
+                level.turns + u64::from(old)
             }
         };
         let credit = match was {
@@ -216,6 +216,6 @@ impl<T: Copy> Groups<T> {
     fn due_idle(&self, index: usize) -> Option<u32> {
         let level = &self.levels[index];
         let first = level.lists[Seat::Idle as usize].first;
-        (level.len_of(Seat::Idle) > 0 && !is_before(level.turns, self.lanes[first].due)).then_some(first)
+        (level.len_of(Seat::Idle) > 0 && self.lanes[first].due <= level.turns).then_some(first)
     }
 }

@@ -5,7 +5,7 @@ use super::hub::Flags;
 use super::locked::Locked;
 use super::section::{Change, in_mode};
 use crate::machine::{Claimed, End, Ended, Machine, MaybeNanos, Mode, Owed, WHEEL_IS_FULL};
-use crate::panics::contained;
+use crate::panics::{contained, contained_while_unwinding};
 use crate::sync::{Arc, MutexGuard};
 use crate::{AddOptions, Added};
 
@@ -151,12 +151,21 @@ impl<K> Shared<K> {
         let added = requeued?;
         // First: a panic of the observer must not leave a delay without a driver.
         Self::ensure_driver(this);
-        this.tell_done(worked);
-        drop(hand);
-        if this.has_extras() {
-            Self::after_add(this, added);
-        }
+        contained_while_unwinding(|| {
+            this.tell_done(worked);
+            drop(hand);
+            if this.has_extras() {
+                Self::after_add(this, added);
+            }
+        });
         Ok(added)
+    }
+
+    /// [`requeue`](Self::requeue) in a thread that unwinds: see [`done_in_panic`](Self::done_in_panic). What it does not answer by then, as
+    /// the panic came before, has not queued the key.
+    #[cold]
+    pub(crate) fn requeue_in_panic(this: &Arc<Self>, claimed: Claimed<K>, options: AddOptions, end: End) -> Added {
+        contained(|| Self::requeue(this, claimed, options, end)).unwrap_or(Added::Rejected)
     }
 
     /// The wheel is full. The key must not stay with a holder that is no longer there (P13).

@@ -233,6 +233,7 @@ impl<K> Shared<K> {
     /// Wakes the tasks that have passed by a busy shard, if it is time.
     fn wake_passed_by(&self) {
         let tasks = self.hub().getters.take_passed_by();
+        let tasks: Vec<_> = tasks.into_iter().collect(); // after the lock
         for tasks in tasks.chunks(TASKS_AT_ONCE) {
             let mut hub = self.hub();
             for task in tasks {

@@ -1,10 +1,9 @@
 //! The thread that queues expired keys. Its states are in `src/time/driver.rs`.
 
 use super::Shared;
-use crate::panics::discard;
+use crate::panics::contained;
 use crate::sync::{Arc, Parker, Weak, downgrade, spawn};
 use crate::time::driver::{ClockSubscription, NextStep};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Starts the thread.
 pub(crate) fn start_driver_thread<K: Send + Sync + 'static>(shared: &Arc<Shared<K>>) -> std::io::Result<()> {
@@ -15,26 +14,33 @@ pub(crate) fn start_driver_thread<K: Send + Sync + 'static>(shared: &Arc<Shared<
 fn run<K>(weak: &Weak<Shared<K>>) {
     // Not the parker of the thread: a waker is foreign code that may park this thread, and would use up a wake-up of the driver.
     let parker = Parker::new();
-    let Some(shared) = weak.upgrade() else { return };
-    let clock = shared.settings.clock.clone();
-    drop(shared);
+    let Some(clock) = contained(|| Some(weak.upgrade()?.settings.clock.clone())).flatten() else { return };
     let _subscription = ClockSubscription::new(&clock, &parker);
-    while let Some(shared) = weak.upgrade() {
-        // A panic, of an observer for example, has printed its message. The driver goes on, for the keys that expire later.
-        let next = catch_unwind(AssertUnwindSafe(|| Shared::drive(&shared, &parker, |hub| &mut hub.driver)));
-        drop(shared);
+    while let Some(next) = contained(|| step(weak, &parker)).flatten() {
         match next {
-            Ok(NextStep::Park(until)) => parker.park(until),
-            Ok(NextStep::Again) => {}
-            Ok(NextStep::End) => return,
-            Err(payload) => discard(payload),
+            NextStep::Park(until) => parker.park(until),
+            NextStep::Again => {}
+            NextStep::End => return,
         }
     }
+}
+
+/// A step of the driver. `None`: the queue is gone.
+///
+/// The thread holds the queue during a step only. If the last handle is dropped meanwhile, the queue and its keys are dropped here, at the
+/// end of the step: foreign code, too, whose panic the caller contains.
+fn step<K>(weak: &Weak<Shared<K>>, parker: &Parker) -> Option<NextStep> {
+    let shared = weak.upgrade()?;
+    // A panic, of an observer for example, has printed its message. The driver goes on, for the keys that expire later.
+    let next = contained(|| Shared::drive(&shared, parker, |hub| &mut hub.driver));
+    drop(shared); // not while the thread unwinds
+    Some(next.unwrap_or(NextStep::Again))
 }
 
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::observe::Observer;
     use crate::{Clock, WorkQueue};
     use std::future::Future;
     use std::pin::pin;
@@ -85,6 +91,48 @@ mod tests {
             while queue.get().is_some_and(|key| *key != "soon") {}
             assert_eq!(queue.stats().driver_failures, failures, "{name}");
         }
+    }
+
+    /// The last handle goes while the thread works, so the thread drops the keys. The panic of a key's drop does not leave it.
+    #[test]
+    fn a_key_whose_drop_panics_on_the_thread_is_contained() {
+        use std::sync::{Mutex, mpsc};
+        static THREAD: Mutex<Option<std::thread::JoinHandle<()>>> = Mutex::new(None);
+        #[derive(Clone, PartialEq, Eq, Hash)]
+        struct Key(bool);
+        impl Drop for Key {
+            fn drop(&mut self) {
+                if self.0 && std::thread::current().name() == Some("driver") {
+                    std::panic::resume_unwind(Box::new("a key's drop"));
+                }
+            }
+        }
+        struct Blocks(Mutex<(mpsc::Sender<()>, mpsc::Receiver<()>)>);
+        impl Observer for Blocks {
+            fn added(&self, _: crate::Added) {
+                if std::thread::current().name() == Some("driver") {
+                    let channels = self.0.lock().unwrap();
+                    channels.0.send(()).unwrap();
+                    channels.1.recv().unwrap();
+                }
+            }
+        }
+        let start: fn(&Arc<Shared<Key>>) -> std::io::Result<()> = |shared| {
+            let weak = downgrade(shared);
+            let thread = std::thread::Builder::new().name("driver".into()).spawn(move || run(&weak))?;
+            *THREAD.lock().unwrap() = Some(thread);
+            Ok(())
+        };
+        let (is_at_work, at_work) = mpsc::channel();
+        let (go_on, stop) = mpsc::channel();
+        let queue = WorkQueue::builder().observer(Blocks(Mutex::new((is_at_work, stop)))).build_with(start);
+        queue.add(Key(true));
+        queue.add_after(Key(false), Duration::from_millis(1));
+        at_work.recv().unwrap();
+        drop(queue);
+        go_on.send(()).unwrap();
+        let thread = THREAD.lock().unwrap().take().unwrap();
+        assert!(thread.join().is_ok(), "the panic has ended the thread");
     }
 
     /// While no thread can be started, an earlier delay wakes a parked getter, and so does a move of a mock clock.

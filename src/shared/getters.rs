@@ -55,8 +55,9 @@ pub(super) struct Getters {
     /// Getters that were woken and are on the list again, as they have passed by a busy shard: a call that queued a key still relies on
     /// them.
     owing: BTreeSet<Ticket>,
-    /// Tasks that have passed by a busy shard, and that the driver wakes at `wake_at` (W5). Some may have left the list since.
-    passed_by: Vec<Ticket>,
+    /// Tasks that have passed by a busy shard, and that the driver wakes at `wake_at` (W5). Some may have been taken off the list since, to
+    /// be woken. One that arrives leaves this set, too: so each is in here once at most, and none that was dropped.
+    passed_by: BTreeSet<Ticket>,
     /// If it is set, the driver knows of it, or will see it before it parks.
     pub(super) wake_at: Option<Instant>,
 }
@@ -78,6 +79,7 @@ impl Getters {
         if listed.is_none() && is_thread {
             self.waking -= 1;
         }
+        self.passed_by.remove(&ticket);
         let owing = self.owing.remove(&ticket);
         let is_relied_on = listed.is_none() || owing;
         (listed, is_relied_on)
@@ -85,19 +87,19 @@ impl Getters {
 
     /// The driver is to wake this task, which is on the list, or was taken off it to be woken.
     pub(super) fn wake_later(&mut self, task: Ticket) {
-        self.passed_by.push(task);
+        self.passed_by.insert(task);
         self.wake_at.get_or_insert_with(|| now() + BUSY);
     }
 
     /// There is no driver: the caller wakes the tasks.
     pub(super) fn forget_passed_by(&mut self) {
-        (self.passed_by, self.wake_at) = (Vec::new(), None);
+        (self.passed_by, self.wake_at) = (BTreeSet::new(), None);
     }
 
     /// For the driver: the tasks that it is to wake by now.
-    pub(super) fn take_passed_by(&mut self) -> Vec<Ticket> {
+    pub(super) fn take_passed_by(&mut self) -> BTreeSet<Ticket> {
         if self.wake_at.is_none_or(|at| at > now()) {
-            return Vec::new();
+            return BTreeSet::new();
         }
         let tasks = std::mem::take(&mut self.passed_by);
         // If they pass by again, as is likely, they need not wake the driver. If no task does, this is the last time.
@@ -135,7 +137,6 @@ impl Getters {
 
     pub(super) fn shrink(&mut self) {
         self.waiters.shrink();
-        self.passed_by.shrink_to_fit();
     }
 
     /// All getters, to be woken.
@@ -146,5 +147,31 @@ impl Getters {
             self.woken_at = Some(now());
         }
         self.waiters.take_all()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::task::Waker;
+
+    /// While the driver is kept from its work, a task that is polled again and again is to be woken once, and not at all when it is gone.
+    #[test]
+    fn a_task_that_passes_by_again_and_again_is_noted_once() {
+        let task = || Waiter::Task(Waker::noop().clone());
+        let mut getters = Getters::default();
+        let tickets = [(); 2].map(|()| getters.waiters.push(task()));
+        for _ in 0..100 {
+            for ticket in tickets {
+                drop(getters.arrive(ticket, false));
+                getters.put_back(ticket, task(), false);
+                getters.wake_later(ticket);
+            }
+            assert!(getters.passed_by.len() <= 2, "{} notes of two tasks", getters.passed_by.len());
+        }
+        drop(getters.arrive(tickets[0], false));
+        assert_eq!(getters.passed_by.len(), 1, "one is gone");
+        while now() < getters.wake_at.expect("the other is to be woken") {}
+        assert!(getters.take_passed_by().contains(&tickets[1]));
     }
 }

@@ -24,6 +24,13 @@ impl Key for u64 {
     }
 }
 
+impl Key for [u64; 5] {
+    /// 40 bytes, like a reference to an object: two `Arc<str>` and a number.
+    fn nth(n: u64) -> Self {
+        [n, n, n, n, n]
+    }
+}
+
 impl Key for String {
     /// 30 bytes, like a namespaced name.
     fn nth(n: u64) -> Self {

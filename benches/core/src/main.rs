@@ -5,20 +5,21 @@
 //!   … -- --order                                         the data of `benches/charts/order.jsonl`
 //!   CARGO_PROFILE_RELEASE_CODEGEN_UNITS=1 cargo run …    the same in the other build
 //!   benches/core/beside.sh <commit> …                    the same, with the crate of another commit in more columns
+//!   … -- 40                                              the rows of keys of 40 bytes, whose slots have 64
 //! ```
 
 mod queues;
 
 use clap::Parser;
 use common::by_hand::{ByHand, Sorted, Turns};
-use common::workloads::{cycle, fill_and_drain, raise, ring};
+use common::workloads::{cycle, duplicates, fill_and_drain, raise, ring};
 use keyqueue_benches::harness::Plan;
 use keyqueue_benches::results::Run;
 use keyqueue_benches::tables;
 use keyqueue_benches::workload::once;
 #[cfg(keyqueue_base)]
-use queues::Base;
-use queues::Crate;
+use queues::{Base, WideBase};
+use queues::{Crate, Wide};
 
 /// Measures the crate's queue beside queues that are written by hand.
 #[derive(Parser)]
@@ -83,6 +84,27 @@ fn order(plan: &mut Plan, rounds: usize) {
     }
 }
 
+/// Plain queues of keys of 40 bytes.
+fn wide(plan: &mut Plan, rounds: usize) {
+    macro_rules! row {
+        ($name:literal, $ops:expr, $work:ident $arguments:tt) => {
+            let subjects = vec![
+                ("plain (keyqueue)", row!(@ Wide, $work $arguments)),
+                #[cfg(keyqueue_base)]
+                ("base, plain (keyqueue)", row!(@ WideBase, $work $arguments)),
+            ];
+            plan.row(["order", "keys of 40 bytes", $name], $ops, rounds, subjects);
+        };
+        (@ $queue:ty, $work:ident($($argument:expr),*)) => { once(move || $work::<[u64; 5], $queue>($($argument),*)) };
+    }
+    row!("cycle of 40 bytes, 1024 keys", OPS, cycle(1024, OPS));
+    row!("ring of 40 bytes, 1024 queued keys", OPS, ring(1024, 1, OPS));
+    row!("ring of 40 bytes, 200 000 queued keys", OPS, ring(200_000, 1, OPS));
+    row!("ring of 40 bytes, 1 000 000 queued keys", 1_000_000, ring(1_000_000, 1, 1_000_000));
+    row!("add again of 40 bytes, 1 000 000 queued keys", 1_000_000, duplicates(1_000_000, 1, 1_000_000));
+    row!("fill and drain of 40 bytes", 1_000_000, fill_and_drain(1_000_000));
+}
+
 fn main() {
     let options = Options::parse();
     let units = option_env!("CARGO_PROFILE_RELEASE_CODEGEN_UNITS").unwrap_or("16");
@@ -92,6 +114,9 @@ fn main() {
         format!("CARGO_PROFILE_RELEASE_CODEGEN_UNITS={units} cargo run --release -p core-table -- {arguments}");
     let mut plan = Plan::only(&options.rows);
     order(&mut plan, options.rounds);
+    if !options.order {
+        wide(&mut plan, options.rounds);
+    }
     let results = plan.run(Run { command, rounds: options.rounds, ..Run::here("core") });
     if options.order {
         return print!("{}", results.to_lines());

@@ -1,11 +1,15 @@
 //! The crate's queue, and that of another commit: with three priorities, with N groups (0: none), and with a limit of the keys of a group
-//! that are processing at a time (0: none).
+//! that are processing at a time (0: none); and a plain one of keys of 40 bytes.
 
 use common::by_hand::priority_of;
 use common::{Prioritized, subject};
 
 macro_rules! queue {
-    ($name:ident, $keyqueue:ident) => {
+    ($name:ident, $wide:ident, $keyqueue:ident) => {
+        pub struct $wide($keyqueue::WorkQueue<[u64; 5]>);
+
+        subject!([] $wide, [u64; 5], stringify!($wide), $keyqueue::WorkQueue::new(), |queue, key| queue.add(key));
+
         pub struct $name<const LEVELS: bool, const N: u64, const LIMIT: u32>($keyqueue::WorkQueue<u64>);
 
         subject!([const LEVELS: bool, const N: u64, const LIMIT: u32] $name<LEVELS, N, LIMIT>, u64, stringify!($name), {
@@ -26,6 +30,6 @@ macro_rules! queue {
         }
     };
 }
-queue!(Crate, keyqueue);
+queue!(Crate, Wide, keyqueue);
 #[cfg(keyqueue_base)]
-queue!(Base, keyqueue_base);
+queue!(Base, WideBase, keyqueue_base);

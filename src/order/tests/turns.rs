@@ -270,6 +270,55 @@ fn no_level_of_a_slow_group_waits_for_ever() {
     }
 }
 
+/// A group without keys, however long it has had none, is new when it gets one: so the key comes before those of the groups that always have
+/// keys. The same holds for a group that was full for so long. The turns are counted from 0, or from near the ends of 31 and 32 bits.
+#[test]
+fn a_group_that_was_silent_for_long_is_new() {
+    const SPANS: [u64; 9] =
+        [1 << 10, 1 << 30, (1 << 31) - 9, 1 << 31, 3 << 30, (1 << 32) - 9, 1 << 32, (1 << 32) + (1 << 31), 1 << 48];
+    let turn = |keys: &mut Keys| {
+        let key = keys.pop().unwrap();
+        keys.ended(keys.held.len() - 1);
+        if key < 40 {
+            keys.push(key, 0);
+        }
+        key
+    };
+    for (start, span) in [0, (1 << 31) - 9, (1 << 32) - 9].into_iter().flat_map(|start| SPANS.map(|span| (start, span)))
+    {
+        for is_full in [false, true] {
+            let mut keys = Keys::new(AnyOrder::groups(Some(2), false), 43);
+            keys.order.skip_turns(0, start);
+            for key in 0..40 {
+                keys.enter(key, u64::from(key) % 8, 1);
+                keys.push(key, 0);
+            }
+            (0..40).for_each(|_| _ = turn(&mut keys));
+            let silent = 40..43;
+            silent.clone().for_each(|key| keys.enter(key, 8, 1));
+            if is_full {
+                // It is full by two keys of another level, and then gets one of this level.
+                [41, 42].into_iter().for_each(|key| _ = keys.push(key, 100));
+                assert_eq!([41, 42].map(|_| keys.pop()), [Some(41), Some(42)]);
+                keys.push(40, 0);
+            } else {
+                keys.push(40, 0);
+                assert!((0..2).any(|_| turn(&mut keys) == 40));
+            }
+            (0..4).for_each(|_| assert!(turn(&mut keys) < 40));
+            keys.order.skip_turns(0, span);
+            (0..4).for_each(|_| assert!(turn(&mut keys) < 40));
+            if is_full {
+                keys.ended(0);
+            } else {
+                keys.push(40, 0);
+            }
+            // One of 16 hand-outs goes to an old one, so another may come before.
+            assert!((0..2).any(|_| turn(&mut keys) == 40), "from {start}, {span} turns later, full: {is_full}");
+        }
+    }
+}
+
 /// Keys that come soon, for the cache: of one line, level or lane exactly; of many groups the one that comes after all others.
 #[test]
 fn upcoming_keys_come_soon() {
