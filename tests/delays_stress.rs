@@ -12,7 +12,7 @@
 
 use fastrand::Rng;
 use futures_executor::block_on;
-use keyqueue::{AddOptions, Added, DelayConflict, DelayedAdd, GetTimeoutError, Item, WorkQueue};
+use keyqueue::{AddOptions, Added, DelayConflict, DelayedAdd, Driver, GetTimeoutError, Item, Priority, WorkQueue};
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
@@ -53,9 +53,23 @@ fn get(queue: &WorkQueue<u64>, form: usize) -> Option<Vec<Item<'_, u64>>> {
     }
 }
 
-fn run(policy: DelayedAdd, shards: usize, seed: u64, keys: u64, calls: u64) {
-    println!("{policy:?}, {shards} shards, seed {seed}, {keys} keys");
-    let queue = WorkQueue::<u64>::builder().delayed_add(policy).shards(shards).build();
+/// The settings of a run.
+#[derive(Debug, Clone, Copy, Default)]
+struct Plan {
+    policy: DelayedAdd,
+    shards: usize,
+    measured: bool,
+    priorities: bool,
+    groups: bool,
+    /// There is no driver thread, and a thread of the test makes the turns.
+    turns: bool,
+}
+
+fn run(plan: Plan, seed: u64, keys: u64, calls: u64) {
+    println!("{plan:?}, seed {seed}, {keys} keys");
+    let builder = WorkQueue::<u64>::builder().delayed_add(plan.policy).shards(plan.shards).measure(plan.measured);
+    let builder = if plan.groups { builder.fair_by(|key| key % 3) } else { builder };
+    let queue = builder.driver(if plan.turns { Driver::Manual } else { Driver::Thread }).build();
     let state: Vec<Key> = (0..keys).map(|_| Key::default()).collect();
     let produce = |producer: usize| {
         let mut random = Rng::with_seed(seed * 10 + producer as u64);
@@ -63,7 +77,8 @@ fn run(policy: DelayedAdd, shards: usize, seed: u64, keys: u64, calls: u64) {
             let key = random.u64(..keys);
             let bits = random.u64(..21);
             let after = Duration::from_nanos(random.u64(..1 << bits));
-            let options = AddOptions::new().after(after);
+            let priority = if plan.priorities { random.i8(-1..=1) } else { 0 };
+            let options = AddOptions::new().after(after).priority(Priority(priority));
             state[key as usize].published[producer].store(call, Ordering::Relaxed);
             let added = match random.u64(..16) {
                 0..5 => queue.add_after(key, after),
@@ -113,6 +128,14 @@ fn run(policy: DelayedAdd, shards: usize, seed: u64, keys: u64, calls: u64) {
         let workers: Vec<_> = forms.map(|form| scope.spawn(move || work(*form))).collect();
         let producers: Vec<_> = (0..PRODUCERS).map(|producer| scope.spawn(move || produce(producer))).collect();
         let failed = producers.into_iter().map(|producer| producer.join().is_err()).fold(false, |a, b| a | b);
+        if plan.turns {
+            scope.spawn(|| {
+                while !queue.shutting_down() {
+                    queue.turn();
+                    thread::yield_now();
+                }
+            });
+        }
         let mut stuck = None;
         // Workers requeue some keys, but fewer each time.
         let end = Instant::now() + Duration::from_secs(60);
@@ -154,9 +177,20 @@ fn no_add_and_no_wake_up_is_lost_and_no_key_has_two_holders() {
     for seed in 1.. {
         let keys = [3, 40, 5000][seed as usize % 3];
         let shards = [1, 2, 16, 64][seed as usize % 4];
-        run(policies[seed as usize / 3 % 3], shards, seed, keys, 20_000);
+        run(Plan { policy: policies[seed as usize / 3 % 3], shards, ..Plan::default() }, seed, keys, 20_000);
         if Instant::now() >= end && seed >= 9 {
             break;
         }
+    }
+}
+
+/// Each of these settings beside each other. In a debug build each critical section checks what it has published.
+#[test]
+fn all_settings_meet_in_real_time() {
+    for bits in 0..32_usize {
+        let has = |bit: usize| bits & 1 << bit != 0;
+        let [measured, priorities, groups, turns] = [1, 2, 3, 4].map(has);
+        let plan = Plan { shards: if has(0) { 4 } else { 1 }, measured, priorities, groups, turns, ..Plan::default() };
+        run(plan, bits as u64, 300, 1500);
     }
 }

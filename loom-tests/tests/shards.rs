@@ -301,23 +301,6 @@ fn a_task_that_passes_by_a_busy_shard_learns_of_the_shut_down() {
     }
 }
 
-/// The queue is shut down. A task passes by a busy shard and starts a driver, which wakes it and ends before the task has seen that it was
-/// started. Another task passes by meanwhile, and asks for the next driver (W5).
-#[test]
-fn a_task_that_passes_by_starts_a_driver_after_one_that_has_ended() {
-    check(|| {
-        let (queue, ..) = two_shards();
-        queue.shut_down();
-        let is_over = |queue: &WorkQueue<u64>| {
-            find_both_busy();
-            block_on(queue.get_async()).is_none()
-        };
-        let other = with(&queue, is_over);
-        assert!(is_over(&queue));
-        assert!(other.join().unwrap());
-    });
-}
-
 /// No driver can be started for the task, so it wakes itself (W5).
 #[test]
 fn a_task_that_passes_by_wakes_itself_if_no_driver_starts() {
