@@ -109,7 +109,8 @@
 //! * **P21** With several shards, a thread that stops in the middle of a call keeps other threads only from the keys of one shard. While
 //!   other shards have keys, getters pass by a lock that is held. If no other shard has keys, they wait for it as long as critical sections
 //!   take. Then getters, and the driver, pass by it, and come back within 100 µs. (The driver thread, or its stand-in (W7), wakes the tasks
-//!   among these getters. Without one, they wake themselves, and yield.) Upheld by `src/shared/choose.rs`, `src/shared/get.rs` and
+//!   among these getters. Without one, they wake themselves, and yield.) A getter that gives the lock back does not wait for a thread that
+//!   has stopped while it was about to park for this lock. Upheld by `src/shared/choose.rs`, `src/shared/get.rs` and
 //!   `src/shared/driver.rs`. Shown by the tests of `src/shared/stopped.rs`.
 //!
 //!   | a thread stops | these wait | until |
@@ -218,8 +219,9 @@
 //!   `a_key_added_before_the_shut_down_is_handed_out`.
 //! * **I8** The driver parks no longer than until the earliest deadline of any shard. It publishes the next deadline of a shard in the
 //!   critical section in which it found nothing expired there. A call that sets an earlier deadline counts this in the hub, in its critical
-//!   section, and wakes the driver if it is parked for longer. The driver parks only if no call has counted since it began to visit the
-//!   shards. The same holds for the driver's stand-in (W7). A getter that expires keys beside the driver publishes that deadline in the
+//!   section, and wakes the driver if it is parked for longer. The driver parks only if it has left no due key in any shard, and no call
+//!   has counted since it began to visit the shards. Otherwise it visits them again, after reports and the tasks of W5 had their turn. The
+//!   same holds for the driver's stand-in (W7). A getter that expires keys beside the driver publishes that deadline in the
 //!   same way. Shown by the models `a_getter_adds_due_keys_beside_the_driver`,
 //!   `earlier_delay_rearms_driver`, `moved_delay_rearms_driver`, `a_parked_getter_replaces_the_driver` and
 //!   `an_earlier_delay_in_the_other_shard_rearms_the_driver`.

@@ -25,6 +25,8 @@
 //!   `remove`), [`driver`], [`stand_in`] and [`driver_thread`] (delays expire), [`reports`], [`failures`] (limiters), [`life_cycle`] and
 //!   [`drain`], [`take_where`], [`dirty`] (`until_dirty`), [`snapshot`] (also `shrink_to_fit`).
 //!
+//! In tests, `driven` makes the steps of the driver and of getters beside it those of the one reference, and `stopped` stops threads.
+//!
 //! **One shard, one lock.** A critical section takes 5 to 15 ns as a rule, so one lock serves most programs, and it makes the contract
 //! simple: **the queue is linearizable**, each call takes effect at one moment while it holds the lock (P1, P2, P4 follow from the
 //! sequential picture in `src/key/state.rs`), and what a thread did before a call is visible to every thread whose call comes later. Calls

@@ -21,6 +21,10 @@
 //! for the race, a timed park that never ends and a fence in place of the race. `reports/lock.md` in the repository has this in terms of
 //! `C11`, for each processor, and which model shows which line.
 //!
+//! **A release does not wait** for the list of parked threads. If another thread has the list, the release leaves `has_parked` up and goes
+//! on, because the system may have stopped that thread (P21). If that thread has already looked and is about to park, it has missed this
+//! release as in the race, and the same timed park finds it.
+//!
 //! **A lock that stays held.** The race is over within nanoseconds of the moment in which `has_parked` goes up: every release
 //! that comes later sees the flag. So a timed park that expires while the flag is up has found a lock that is really held. The
 //! thread looks once, without spinning, and parks for twice the time, up to [`TIMED_PARK_MAX`]. It starts again with
@@ -257,12 +261,7 @@ impl<T> Mutex<T> {
         })
     }
 
-    /// Wakes a parked thread, unless another thread has the list of them.
-    ///
-    /// It does not wait for the list, because the system may have stopped that thread there, and then each getter would wait here with a key
-    /// in its hand (P21). That thread is one of three. It is about to look at the lock, which is free now; or it has just looked, and is
-    /// about to park; or it is another release, which wakes a thread. The second has missed this release, as in the race above: then the
-    /// timed park ends it.
+    /// Wakes a parked thread, unless another thread has the list of them: see "A release does not wait" above.
     #[cold]
     fn unpark_one(&self) {
         let Some(mut state) = try_parked(&self.parked) else { return };

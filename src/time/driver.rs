@@ -120,7 +120,7 @@ impl State {
 pub(crate) enum NextStep {
     /// Until this time, or, if the time is a mock clock's, until that is moved.
     Park(Option<Instant>),
-    /// It has reported. It looks again, and has let go of the queue before that.
+    /// It has reported, or more delays have expired meanwhile. It looks again, and has let go of the queue before that.
     Again,
     /// The queue is shut down.
     End,
