@@ -2,7 +2,8 @@
 # Shows that tests/against_reference.rs finds what it is for: applies each patch of tests/planted/, a fault of a few lines, to a copy of the crate, and
 # fails if the test does not fail within a minute of run time, or does not shrink the fault to 10 steps (turns of 16: 40). Arguments: names
 # of patches; all without any. A patch that does not apply fails. A fault that only threads show says in its first line "Found by
-# tests/stress.rs." That test must refuse a step of it.
+# tests/stress.rs." That test must refuse a step of it. One that only the driver thread shows, or a getter that expires delays, says "Found by
+# src/shared/driven.rs."
 #
 # With --machine first, the same for the bare machine: each patch of tests/planted/machine/ must fail a test of src/machine/ or src/order/
 # within a minute of processor time.
@@ -41,11 +42,12 @@ for name in "${@%.patch}"; do
     start=$SECONDS
     test=against_reference
     wrapper=""
-    if [ "$(head -1 "tests/planted/$name.patch")" = "Found by tests/stress.rs." ]; then
-        test=stress
-        wrapper="$copy/ci/rustc-with-steps"
-    fi
-    if out="$(cd "$copy" && RUSTC_WORKSPACE_WRAPPER="$wrapper" timeout 900 cargo test --locked -p keyqueue --test "$test" 2>&1)"; then
+    command=(--test against_reference)
+    case "$(head -1 "tests/planted/$name.patch")" in
+        "Found by tests/stress.rs.") test=stress wrapper="$copy/ci/rustc-with-steps" command=(--test stress) ;;
+        "Found by src/shared/driven.rs.") command=(--lib shared::driven) ;;
+    esac
+    if out="$(cd "$copy" && RUSTC_WORKSPACE_WRAPPER="$wrapper" timeout 900 cargo test --locked -p keyqueue "${command[@]}" 2>&1)"; then
         missed+=("$name (not found)")
         echo "NOT FOUND  $name"
         continue

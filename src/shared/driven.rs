@@ -11,7 +11,7 @@ use crate::reference::key::Key;
 use crate::reference::plan::{ByGetter, Inside};
 use crate::reference::{crossings, swarm};
 use crate::sync::Parker;
-use crate::time::driver::State;
+use crate::time::driver::{NextStep, State};
 use crate::{Clock, MockClock, WorkQueue, WorkQueueBuilder};
 use std::cell::RefCell;
 
@@ -32,7 +32,9 @@ fn build(builder: WorkQueueBuilder<Key>) -> (WorkQueue<Key>, MockClock) {
 fn drive(queue: &WorkQueue<Key>) -> bool {
     let has_thread = matches!(queue.shared.hub().driver, State::Running | State::Parked { .. });
     if has_thread {
-        Shared::drive(&queue.shared, &Parker::new(), |hub| &mut hub.driver);
+        let passes = || Shared::drive(&queue.shared, &Parker::new(), |hub| &mut hub.driver);
+        // The time stands still, and a life has some hundred keys.
+        assert!((0..20).any(|_| !matches!(passes(), NextStep::Again)), "the driver does not come to rest");
     }
     has_thread
 }
