@@ -258,7 +258,7 @@ fn side_arrays_of_failures() {
         (0..KEYS).for_each(|n| _ = queue.add_rate_limited(key(n)));
         (0..KEYS).for_each(|n| _ = queue.cancel(&key(n)));
         work(queue);
-        (0..KEYS).for_each(|n| _ = queue.forget(&key(n)));
+        (0..KEYS).for_each(|n| queue.forget(&key(n)));
         queue.shrink_to_fit();
     });
 }
