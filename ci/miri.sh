@@ -41,6 +41,7 @@ debug              # texts of Debug
 delays_driver      # counts threads in /proc, and waits for the system's clock
 delays_large       # tens of thousands of delays
 delays_stress      # runs by the clock
+freed_after_the_lock # an allocator of its own
 groups             # 100 000 keys
 handlers           # forms of handlers: `workers` runs the same loop
 idle               # reads processor times from /proc
@@ -56,6 +57,7 @@ priorities         # up to a million keys
 replay_corpus      # reads files
 reports            # threads that wait for real intervals
 same_twice         # starts processes, and takes 100 000 steps
+seeds              # starts processes
 serde              # the feature `serde`, which has no unsafe code
 shards             # 300 000 keys
 spawn_tasks        # the feature `tokio`, which has no unsafe code

@@ -188,38 +188,61 @@ mod tests {
     }
 
     /// A thread is parked beside the stand-in, whose wait ends before the key is due: it takes a key, or its time is up. The thread takes
-    /// the place: a getter gets the key, and an idle wait queues it.
+    /// the place: a getter gets the key, and an idle wait queues it. With a clock that stands still, no getter adds the key but as a stand-in.
     #[test]
     fn a_stand_in_whose_wait_ends_wakes_the_next() {
         for (takes, next_is_idle) in [(false, false), (true, false), (false, true), (true, true)] {
-            let queue = driverless(WorkQueue::builder());
-            let timeout = if takes { LONG } else { Duration::from_millis(300) };
-            thread::scope(|scope| {
-                let stand_in = scope.spawn(|| queue.get_timeout(timeout).map(|item| *item).ok());
-                until_parked(&queue, 1);
-                queue.add_after(1, Duration::from_millis(500));
-                let next = scope.spawn(|| match next_is_idle {
-                    true => queue.wait_idle_timeout(LONG).is_err().into(),
-                    false => *queue.get_timeout(LONG).unwrap(),
-                });
-                if next_is_idle {
-                    until("the idle wait parks", || !queue.shared.hub().life_cycle.drainers.is_empty());
-                    thread::sleep(Duration::from_millis(5));
-                } else {
-                    until_parked(&queue, 2);
-                }
-                if takes {
-                    queue.add(2);
-                }
-                assert_eq!(stand_in.join().unwrap(), takes.then_some(2));
-                if next_is_idle {
-                    until("the idle wait queues the key", || queue.len() == 1);
-                    queue.cancel(&u32::MAX);
-                    drop(queue.try_get());
-                }
-                assert_eq!(next.join().unwrap(), u32::from(!next_is_idle), "takes {takes}");
-            });
+            // Longer each time, until the wait ends as it is to: after the next thread is on its list.
+            let ended = (0..10).any(|tries| a_wait_ends(takes, next_is_idle, Duration::from_millis(50 << tries)));
+            assert!(ended, "takes {takes}, next is idle {next_is_idle}");
         }
+    }
+
+    /// Whether the wait has ended after the next thread was on its list, and the stand-in has the key that it was to take.
+    fn a_wait_ends(takes: bool, next_is_idle: bool, timeout: Duration) -> bool {
+        let (clock, time) = Clock::mock();
+        let queue = driverless(WorkQueue::builder().clock(clock));
+        let timeout = if takes { LONG } else { timeout };
+        thread::scope(|scope| {
+            let stand_in = scope.spawn(|| queue.get_timeout(timeout).map(|item| *item).ok());
+            until("it stands in", || {
+                matches!(queue.shared.hub().stand_in, State::Parked { .. }) || stand_in.is_finished()
+            });
+            queue.add_after(1, HOUR / 4);
+            let next = scope.spawn(|| match next_is_idle {
+                true => queue.wait_idle_timeout(LONG).is_err().into(),
+                false => *queue.get_timeout(LONG).unwrap(),
+            });
+            let is_listed = || match next_is_idle {
+                true => !queue.shared.hub().life_cycle.drainers.is_empty(),
+                false => queue.stats().waiters == if stand_in.is_finished() { 1 } else { 2 },
+            };
+            until("the next is on its list", is_listed);
+            let is_in_time = !stand_in.is_finished();
+            if takes {
+                queue.add(2);
+            }
+            if next_is_idle {
+                let taken = stand_in.join().unwrap();
+                assert_eq!(taken, takes.then_some(2));
+                time.advance(HOUR / 4);
+                until("the idle wait queues the key", || queue.len() == 1);
+                queue.cancel(&u32::MAX);
+                drop(queue.try_get());
+                assert_eq!(next.join().unwrap(), 0);
+                return is_in_time;
+            }
+            until("one wait ends", || stand_in.is_finished() || next.is_finished());
+            time.advance(HOUR / 4);
+            let (first, second) = (stand_in.join().unwrap(), next.join().unwrap());
+            if takes {
+                // The next one was not parked yet, and was faster.
+                assert!(matches!((first, second), (Some(2), 1) | (Some(1), 2)), "{first:?} {second}");
+                return first == Some(2);
+            }
+            assert_eq!((first, second), (None, 1));
+            is_in_time
+        })
     }
 
     /// An idle wait stands in, and then waits for a shard whose holder has stopped. A getter has the place meanwhile.

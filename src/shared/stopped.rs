@@ -2,6 +2,7 @@
 
 use super::getters::BUSY;
 use super::section::Change;
+use super::stand_in::Parking;
 use super::{Shared, Wait, start_driver_thread};
 use crate::machine::{How, Mode, NEVER};
 use crate::order::Group;
@@ -318,39 +319,70 @@ fn a_task_finds_a_shard_that_is_free_again_without_a_driver() {
     }
 }
 
-/// The stand-in of the driver wakes a task. When its time is up and nobody takes its place, the task wakes itself (W5, W7).
+/// The stand-in of the driver wakes a task soon, at least once in a hundred times. When its wait ends and nobody takes its place, it
+/// wakes the task once more, and then the task wakes itself (W5, W7).
 #[test]
-#[cfg_attr(miri, ignore = "bounds by the clock how often a task is polled")]
 fn a_stand_in_wakes_a_task_that_passes_by() {
-    static POLLS: AtomicUsize = AtomicUsize::new(0);
+    /// The threads that have woken it.
+    #[derive(Default)]
+    struct Task(std::sync::Mutex<Vec<thread::ThreadId>>);
+    impl std::task::Wake for Task {
+        fn wake(self: Arc<Self>) {
+            self.0.lock().unwrap().push(thread::current().id());
+        }
+    }
     let queue = builder().build_with(no_thread);
     queue.add_after(key_of(&queue, 1), Duration::from_secs(3600));
+    // No call tries again to start the driver, which would wake the stand-in as well.
+    queue.shared.hub().driver = State::Missing { retry_at: crate::sync::now() + Duration::from_secs(3600) };
+    let (parker, is_over) = (Parker::new(), Arc::new(AtomicUsize::new(0)));
+    let (unparker, (leave, leaves)) = (parker.unparker(), mpsc::channel());
+    // As a thread that waits, whose wait ends when it is told to.
     let stand_in = thread::spawn({
-        let queue = queue.clone();
-        move || queue.get_timeout(Duration::from_millis(200)).is_err()
-    });
-    until("it stands in", || matches!(queue.shared.hub().stand_in, State::Parked { .. }));
-    let holder = Stopped::in_shard(&queue, 2);
-    let task = thread::spawn({
-        let queue = queue.clone();
+        let (queue, is_over) = (queue.clone(), Arc::clone(&is_over));
         move || {
-            let mut get = pin!(queue.get_async());
-            let item = block_on(poll_fn(|context| {
-                POLLS.fetch_add(1, Ordering::Relaxed);
-                get.as_mut().poll(context)
-            }));
-            item.map(|item| *item)
+            let mut parking = Parking::new(&queue.shared);
+            while is_over.load(Ordering::Relaxed) == 0 {
+                parking.park(&parker, None);
+            }
+            is_over.store(2, Ordering::Relaxed);
+            leaves.recv().unwrap();
         }
     });
-    until("the task relies on the stand-in", || queue.shared.hub().getters.wake_at.is_some());
-    assert!(stand_in.join().unwrap());
-    let before = POLLS.load(Ordering::Relaxed);
-    assert!(before > 100, "{before} polls");
-    until("the task wakes itself", || POLLS.load(Ordering::Relaxed) > before + 10);
+    let helper = stand_in.thread().id();
+    until("it stands in", || matches!(queue.shared.hub().stand_in, State::Parked { .. }));
+    let holder = Stopped::in_shard(&queue, 2);
+    let task = Arc::new(Task::default());
+    let waker = Arc::clone(&task).into();
+    let mut get = pin!(queue.get_async());
+    let mut poll = || assert!(get.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    let woken_by = || std::mem::take(&mut *task.0.lock().unwrap());
+    let rounds = if cfg!(miri) { 3 } else { 100 };
+    let fastest = (0..rounds).map(|_| {
+        let begin = Instant::now();
+        poll();
+        until("the stand-in wakes it", || !task.0.lock().unwrap().is_empty());
+        assert_eq!(woken_by(), [helper]);
+        begin.elapsed()
+    });
+    let fastest = fastest.min().unwrap();
+    assert!(fastest < SLOWER * Duration::from_millis(20), "it was woken after {fastest:?} at best");
+    is_over.store(1, Ordering::Relaxed);
+    unparker.unpark();
+    until("the stand-in is about to leave", || is_over.load(Ordering::Relaxed) == 2);
+    poll();
+    assert_eq!(woken_by(), [], "it relies on the stand-in");
+    leave.send(()).unwrap();
+    stand_in.join().unwrap();
+    assert_eq!(woken_by(), [helper], "the stand-in has left");
+    for _ in 0..3 {
+        poll();
+        assert_eq!(woken_by(), [thread::current().id()], "it wakes itself");
+    }
     holder.goes_on();
     let key = key_of(&queue, 2);
     queue.add(key);
-    assert_eq!(task.join().unwrap(), Some(key));
+    assert_eq!(block_on(get).map(|item| *item), Some(key));
 }
 
 /// A park takes the lock of each shard once before it and once after it, and no other.

@@ -7,7 +7,6 @@ use keyqueue::rate_limiter::{Bucket, ItemExponentialFailure, ItemFastSlow, MaxOf
 use keyqueue::{Clock, Driver, Item, MockClock, OwnedItem, TryGetError, WorkQueue};
 use serde_json::Value;
 use std::collections::HashMap;
-use std::hash::Hash;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -104,7 +103,7 @@ pub(crate) fn limiter_of(config: &Value, clock: &Clock, now: &Arc<AtomicI64>) ->
     }
 }
 
-pub(crate) fn limits_of<K: Hash + Eq + Clone>(config: &Value) -> Limits<K> {
+pub(crate) fn limits_of<K: Ord + Clone>(config: &Value) -> Limits<K> {
     let delay = |field| nanos(&config[field]);
     match config["kind"].as_str().expect("a limiter has a kind") {
         "exponential" => Limits::new(Schedule::Exponential { base: delay("base"), max: delay("max") }),

@@ -6,8 +6,7 @@
 
 #![allow(dead_code, reason = "every test binary uses its part of it")]
 
-use std::collections::HashMap;
-use std::hash::Hash;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// A delay by the number of failures before it, in nanoseconds.
@@ -31,7 +30,7 @@ pub(crate) enum Schedule {
 pub(crate) enum Limits<K> {
     PerKey {
         schedule: Schedule,
-        failures: HashMap<K, u64>,
+        failures: BTreeMap<K, u64>,
     },
     MaxOf(Vec<Self>),
     /// With a longest wait.
@@ -70,9 +69,9 @@ impl Schedule {
     }
 }
 
-impl<K: Hash + Eq + Clone> Limits<K> {
+impl<K: Ord + Clone> Limits<K> {
     pub(crate) fn new(schedule: Schedule) -> Self {
-        Self::PerKey { schedule, failures: HashMap::new() }
+        Self::PerKey { schedule, failures: BTreeMap::new() }
     }
 
     pub(crate) fn when(&mut self, key: &K) -> u128 {

@@ -48,7 +48,7 @@ impl Run<'_> {
         self.turns += 1;
         let queue = self.queue;
         let turned = match self.plan.inside {
-            Some(inside) if self.turns % 2 == 0 => {
+            Some(inside) if self.turns % 2 == 1 => {
                 let before = self.reference.counts.expired;
                 let has_driver = self.call(|| (inside.drive)(queue));
                 has_driver
