@@ -3,7 +3,7 @@
 use crate::item::Item;
 use crate::machine::Claimed;
 use crate::shared::{Shared, Wait};
-use crate::sync::{Arc, yield_now};
+use crate::sync::Arc;
 use crate::wait::{Ticket, Waiter};
 use std::fmt;
 use std::future::Future;
@@ -60,20 +60,17 @@ impl GetState {
             Self::Waiting(ticket) => Shared::resume(shared, ticket, Waiter::Task(waker.clone()), false),
             Self::Finished => panic!("GetAsync polled after it was ready"),
         };
+        let wait = match wait {
+            // A task that woke itself would keep its thread busy, while the shard's holder may wait for the core.
+            Wait::ParkBriefly(ticket) if !Shared::wake_later(shared, ticket) => Shared::wait_for_busy(shared, ticket),
+            wait => wait,
+        };
         *self = Self::Finished;
         match wait {
             Wait::Item(taken) => Poll::Ready(Some(item(Shared::hand_out(shared, taken)))),
             Wait::ShutDown | Wait::GaveUp => Poll::Ready(None),
-            Wait::Park(ticket) => {
+            Wait::Park(ticket) | Wait::ParkBriefly(ticket) => {
                 *self = Self::Waiting(ticket);
-                Poll::Pending
-            }
-            Wait::ParkBriefly(ticket) => {
-                *self = Self::Waiting(ticket);
-                if !Shared::wake_later(shared, ticket) {
-                    yield_now(); // the shard's holder may wait for this core
-                    waker.wake_by_ref();
-                }
                 Poll::Pending
             }
         }

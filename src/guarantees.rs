@@ -108,10 +108,11 @@
 //!   `loom-tests/tests/order.rs`.
 //! * **P21** With several shards, a thread that stops in the middle of a call keeps other threads only from the keys of one shard. While
 //!   other shards have keys, getters pass by a lock that is held. If no other shard has keys, they wait for it as long as critical sections
-//!   take. Then getters, and the driver, pass by it, and come back within 100 µs. (The driver thread, or its stand-in (W7), wakes the tasks
-//!   among these getters. Without one, they wake themselves, and yield.) A getter that gives the lock back does not wait for a thread that
-//!   has stopped while it was about to park for this lock. Upheld by `src/shared/choose.rs`, `src/shared/get.rs` and
-//!   `src/shared/driver.rs`. Shown by the tests of `src/shared/stopped.rs`.
+//!   take. Then getters, and the driver, pass by it, and come back within 100 µs. The driver thread, or its stand-in (W7), wakes the tasks
+//!   among these getters; where there is neither, a task waits for the lock in its poll, as an add of a key of that shard does. A getter
+//!   that gives a lock back does not wait for a thread that has stopped while it was about to park for this lock. Upheld by
+//!   `src/shared/choose.rs`, `src/shared/get.rs`, `src/shared/driver.rs` and `src/sync/lock.rs`. Shown by the tests of
+//!   `src/shared/stopped.rs` and of the lock.
 //!
 //!   | a thread stops | these wait | until |
 //!   |---|---|---|
@@ -119,6 +120,7 @@
 //!   | | `try_get` and `get_many`, if only this shard has keys | it goes on |
 //!   | | calls that visit all shards: `stats`, `shut_down`, drains, idle waits, `turn` (at its end) and the like | it goes on |
 //!   | | the driver of a mock clock, and a driver that reports | it goes on |
+//!   | | the poll of a task that has found no key in the other shards, if the queue has no driver thread and no stand-in | it goes on |
 //!   | while it holds the lock of the hub | getters and others that wait, and calls that wake them | it goes on |
 //!   | between taking a getter off the list and waking it | this getter | it goes on |
 //!   | as a getter that was woken | the other getters | it goes on, or an add comes at least 50 µs later (W2) |

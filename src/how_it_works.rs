@@ -102,7 +102,7 @@
 //! * **If the system stops a thread in the middle of a call**, other threads cannot take the keys of the shard that this thread has locked.
 //!   Getters go on with the other shards. So [`get_timeout`](crate::WorkQueue::get_timeout) may time out while a key is queued in the
 //!   locked one.
-//! * **Memory**: an empty shard takes about 1 KiB, 8 more if the queue measures, and 28 more with groups. After a burst each shard keeps
+//! * **Memory**: an empty shard takes about 1 KiB, 8 more if the queue measures, and 31 more with groups. After a burst each shard keeps
 //!   about two hundred kilobytes, or four hundred if keys had delays or failures. Priorities add up to six hundred, and groups about half a
 //!   byte for each key of the burst.
 //!

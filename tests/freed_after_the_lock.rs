@@ -237,7 +237,7 @@ fn the_wheel_and_side_arrays() {
     for end in ends {
         for delays in [KEYS, DELAYS] {
             watch(
-                [1500 * delays / KEYS, 8000 * delays / KEYS, 300_000].map(|bytes| bytes as usize),
+                [1600 * delays / KEYS, 8000 * delays / KEYS, 300_000].map(|bytes| bytes as usize),
                 builder().capacity(delays as usize * 7 / 10).measure(true),
                 |queue, time| {
                     for n in 0..delays {

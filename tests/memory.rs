@@ -216,7 +216,7 @@ fn an_empty_shard_takes_what_the_docs_say() {
     let measured = shard(|| WorkQueue::builder().measure(true)) - plain;
     let grouped = shard(|| WorkQueue::builder().fair_by(|key| key % 10)) - plain;
     println!("an empty shard: {plain} bytes, {measured} more if the queue measures, {grouped} more with groups");
-    assert!(plain <= 1500 && measured <= 8 << 10 && grouped <= 28 << 10, "{plain} {measured} {grouped}");
+    assert!(plain <= 1500 && measured <= 8 << 10 && grouped <= 31 << 10, "{plain} {measured} {grouped}");
 }
 
 #[test]

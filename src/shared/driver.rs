@@ -248,7 +248,7 @@ impl<K> Shared<K> {
     }
 
     /// A task has passed by a busy shard, and is about to return from its poll: the driver wakes it (W5), and is started if there is none.
-    /// `false`: there is none, and no stand-in. Then the task has to wake itself.
+    /// `false`: there is none, and no stand-in. Then the task [waits](Self::wait_for_busy) for the shard.
     #[cold]
     pub(crate) fn wake_later(this: &Arc<Self>, task: Ticket) -> bool {
         if this.settings.driver == Driver::Manual {

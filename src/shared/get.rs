@@ -39,6 +39,8 @@ enum Visit {
     Again,
     /// It parks if it finds no key.
     BeforePark,
+    /// The same, but nobody would wake it to come back to a shard that is busy. So it waits for each.
+    BeforeLongPark,
 }
 
 /// How long a getter waits for the lock of a shard.
@@ -57,7 +59,8 @@ pub(crate) enum Wait<K> {
     ShutDown,
     /// The getter is on the list: it parks, and then calls [`resume`](Shared::resume) with the ticket.
     Park(Ticket),
-    /// The same, but it has passed by a busy shard. So it parks for [`BUSY`] at most; a task calls [`wake_later`](Shared::wake_later).
+    /// The same, but it has passed by a busy shard. So it parks for [`BUSY`] at most. A task calls [`wake_later`](Shared::wake_later) and, if
+    /// nobody is there to wake it, [`wait_for_busy`](Shared::wait_for_busy).
     ParkBriefly(Ticket),
     /// No key, and the getter has asked to give up: it is off the list.
     GaveUp,
@@ -110,13 +113,18 @@ impl<K> Shared<K> {
 
     /// Visits each shard under its lock until one has a key, and takes the key. It waits for a lock that is held only if no other shard has
     /// a key, and then passes by a shard that is busy. In its last visit a getter waits for a busy shard that has keys. If the queue is
-    /// shut down, it waits for all busy shards. A getter that was woken or is about to park first adds keys that are due.
+    /// shut down, or nobody would wake the getter, it waits for all busy shards. A getter that was woken or is about to park first adds keys
+    /// that are due.
     fn visit_all(&self, visit: Visit) -> Visited<K> {
         let (mut is_shut_down, mut passed_by, mut handed_out) = (true, Busy::default(), 0);
         let mut now = None;
         for patience in [Patience::None, Patience::Brief, Patience::Long] {
             for locked in self.all() {
-                let must_know = || visit == Visit::Last && (locked.len() > 0 || self.is_shutting_down());
+                let must_know = || match visit {
+                    Visit::Last => locked.len() > 0 || self.is_shutting_down(),
+                    Visit::Again | Visit::BeforePark => false,
+                    Visit::BeforeLongPark => true,
+                };
                 let machine = match patience {
                     Patience::None => locked.try_lock(),
                     _ if !passed_by.contains(locked) => continue,
@@ -145,7 +153,7 @@ impl<K> Shared<K> {
                 // Keys of full groups are still to be handed out.
                 is_shut_down &= !mode.is_open && machine.len() == 0;
                 handed_out += machine.counts.handed_out;
-                if visit == Visit::BeforePark {
+                if matches!(visit, Visit::BeforePark | Visit::BeforeLongPark) {
                     machine.times().into_iter().for_each(Times::reset_sampling);
                 }
                 if owed != Owed::NOTHING || turn.is_some() {
@@ -225,12 +233,19 @@ impl<K> Shared<K> {
     pub(crate) fn take_or_wait(this: &Arc<Self>, waiter: Waiter) -> Wait<K> {
         let is_thread = waiter.is_thread();
         let ticket = this.hub().getters.waiters.push(waiter);
-        this.visit_listed(ticket, is_thread)
+        this.visit_listed(ticket, is_thread, Visit::BeforePark)
     }
 
-    /// Visits the shards for a getter that is on the list. If it need not park, takes it off the list (W1).
-    fn visit_listed(&self, ticket: Ticket, is_thread: bool) -> Wait<K> {
-        let visited = self.visit_all(Visit::BeforePark);
+    /// A task has passed by a busy shard, and nobody is there to wake it later: it waits for the shard here. The answer is not
+    /// [`ParkBriefly`](Wait::ParkBriefly), as it has looked into each shard (W5).
+    #[cold]
+    pub(crate) fn wait_for_busy(this: &Arc<Self>, task: Ticket) -> Wait<K> {
+        this.visit_listed(task, false, Visit::BeforeLongPark)
+    }
+
+    /// Visits the shards for a getter that is on the list, or was woken meanwhile. If it need not park, takes it off the list (W1).
+    fn visit_listed(&self, ticket: Ticket, is_thread: bool, visit: Visit) -> Wait<K> {
+        let visited = self.visit_all(visit);
         let Some(wait) = visited.found else {
             if is_thread {
                 self.hub().getters.note_park(visited.handed_out);
@@ -255,7 +270,7 @@ impl<K> Shared<K> {
             None => {
                 let waiter = waiter.take().expect("not used yet");
                 this.hub().getters.put_back(ticket, waiter, was_woken && visited.passed_by);
-                return this.visit_listed(ticket, is_thread);
+                return this.visit_listed(ticket, is_thread, Visit::BeforePark);
             }
         };
         this.discard(waiter);

@@ -6,9 +6,10 @@
 //!   push wakes one getter. A getter that arrives wakes the next one while keys are left in any shard.
 //! * **W3** If a woken getter leaves without a key (time-out, dropped future), it wakes the next one in its place. If it has passed by a
 //!   busy shard, it goes back on the list, and still counts as woken when it arrives again: the key may be in that shard.
-//! * **W5** A task that has passed by a busy shard is woken at most [`BUSY`] later. Before its poll returns, it is in `passed_by`, or has
-//!   woken itself. `wake_at` is set while tasks are there. While it is set, the driver starts, runs, or is parked no longer than until
-//!   then. (A thread parks for that time by itself.)
+//! * **W5** A task that has passed by a busy shard is woken at most [`BUSY`] later. Before its poll returns, it is in `passed_by`; or, if
+//!   there is neither a driver nor a stand-in to wake it, it has waited for the shard, and looked into it as W1 says. `wake_at` is set while
+//!   tasks are in `passed_by`. While it is set, the driver starts, runs, or is parked no longer than until then. (A thread parks for that
+//!   time by itself.)
 //! * **W4** Under a lock no thread or task is woken, no waker cloned or dropped, no key dropped, no observer called (P17). `Eq` and
 //!   `Equivalent` of keys, the function of `Clock::from_fn` and, in `take_delayed`, `take_where`, `stop`, `processing_keys`, `delayed_keys`
 //!   and `groups`, `K::clone` are the foreign code that runs there.
@@ -91,7 +92,7 @@ impl Getters {
         self.wake_at.get_or_insert_with(|| now() + BUSY);
     }
 
-    /// There is no driver: the caller wakes the tasks.
+    /// There is no driver: the caller wakes the tasks, which then wait for the shard.
     pub(super) fn forget_passed_by(&mut self) {
         (self.passed_by, self.wake_at) = (BTreeSet::new(), None);
     }

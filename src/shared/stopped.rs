@@ -305,22 +305,45 @@ fn a_task_that_waits_for_a_busy_shard_is_woken_for_all_else() {
     until("the driver ends", || matches!(queue.shared.hub().driver, State::Absent));
 }
 
-/// Without a driver thread, a task wakes itself until the shard is free.
+/// Where no driver thread is there to wake it, a task waits for the busy shard in its poll: it does not wake itself again and again, which
+/// would keep its thread busy. (The failing start of a driver wakes it once.) Meanwhile it is on the list, and after that it parks as it
+/// does else.
 #[test]
-fn a_task_finds_a_shard_that_is_free_again_without_a_driver() {
-    for queue in [builder().driver(Driver::Manual).build(), builder().build_with(no_thread)] {
+fn a_task_waits_for_a_busy_shard_without_a_driver() {
+    let manual = || builder().driver(Driver::Manual);
+    for (queue, most) in [(manual().build(), 1), (builder().build_with(no_thread), 2)] {
         let key = key_of(&queue, 2);
         queue.add(key);
         let holder = Stopped::in_shard(&queue, 2);
         let getter = task(&queue);
         thread::sleep(Duration::from_millis(15)); // longer than the time between two tries to start the driver
         holder.goes_on();
-        assert_eq!(getter.join().unwrap().1, Some(key));
+        until("it has found the key", || getter.is_finished());
+        let (polls, found) = getter.join().unwrap();
+        assert_eq!(found, Some(key));
+        assert!(polls <= most, "{polls} polls");
+    }
+    for shut_down in [false, true] {
+        let queue = manual().build();
+        let holder = Stopped::in_shard(&queue, 2);
+        let getter = task(&queue);
+        until("it is on the list", || queue.shared.hub().getters.waiters.len() == 1);
+        let ends = thread::spawn({
+            let queue = queue.clone();
+            move || if shut_down { queue.shut_down() } else { assert!(queue.add(key_of(&queue, 1)).is_accepted()) }
+        });
+        thread::sleep(Duration::from_millis(5));
+        holder.goes_on();
+        until("it ends", || getter.is_finished());
+        let (polls, found) = getter.join().unwrap();
+        assert_eq!(found, (!shut_down).then(|| key_of(&queue, 1)));
+        assert!(polls <= 2, "{polls} polls");
+        ends.join().unwrap();
     }
 }
 
 /// The stand-in of the driver wakes a task soon, at least once in a hundred times. When its wait ends and nobody takes its place, it
-/// wakes the task once more, and then the task wakes itself (W5, W7).
+/// wakes the task once more, which then waits for the shard (W5, W7).
 #[test]
 fn a_stand_in_wakes_a_task_that_passes_by() {
     /// The threads that have woken it.
@@ -375,11 +398,14 @@ fn a_stand_in_wakes_a_task_that_passes_by() {
     leave.send(()).unwrap();
     stand_in.join().unwrap();
     assert_eq!(woken_by(), [helper], "the stand-in has left");
-    for _ in 0..3 {
-        poll();
-        assert_eq!(woken_by(), [thread::current().id()], "it wakes itself");
-    }
-    holder.goes_on();
+    // Nobody stands in: the poll waits for the shard.
+    let goes_on = thread::spawn(|| {
+        thread::sleep(Duration::from_millis(5));
+        holder.goes_on();
+    });
+    poll();
+    goes_on.join().unwrap();
+    assert_eq!(woken_by(), []);
     let key = key_of(&queue, 2);
     queue.add(key);
     assert_eq!(block_on(get).map(|item| *item), Some(key));

@@ -168,8 +168,6 @@ pub(crate) fn let_time_pass(passes: bool) {
 
 pub(crate) fn give_way() {}
 
-pub(crate) fn yield_now() {}
-
 /// If time passes, every woken thread is overdue, as a thread may be in reality at any moment; otherwise none is.
 pub(crate) fn overdue(_woken_at: Instant) -> bool {
     TIME_PASSES.get()

@@ -3,7 +3,7 @@
 pub(crate) use crossbeam_utils::sync::Unparker;
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 pub(crate) use std::sync::{Arc, Weak};
-pub(crate) use std::thread::{JoinHandle, current as current_thread, yield_now};
+pub(crate) use std::thread::{JoinHandle, current as current_thread};
 
 #[cfg(not(feature = "std-lock"))]
 pub(crate) use super::lock::{Mutex, MutexGuard};
