@@ -39,6 +39,31 @@ fn combined_limiters_pass_shrink_to_fit_on() {
     assert_eq!(shrinks.0.load(Ordering::Relaxed), 2);
 }
 
+/// A queue hands its seed to a limiter that it owns, and the combined ones hand it on.
+#[test]
+fn combined_limiters_pass_a_seed_on() {
+    let delays = |limiter: &mut dyn RateLimiter<u8>, seed| {
+        limiter.reseed(seed);
+        [1; 8].map(|key| limiter.when(&key))
+    };
+    let jittered = || ItemExponentialFailure::new(SECOND, 1000 * SECOND).jitter(1.0);
+    let max = || WithMaxWait::new(jittered(), Duration::MAX);
+    let both = || MaxOf::new(vec![Box::new(jittered()), Box::new(jittered())]);
+    assert_eq!(delays(&mut max(), 1), delays(&mut max(), 1));
+    assert_eq!(delays(&mut both(), 1), delays(&mut both(), 1));
+    assert_ne!(delays(&mut both(), 1), delays(&mut both(), 2));
+}
+
+/// A bucket counts no failures, and of several limiters the one with the most failures counts.
+#[test]
+fn combined_limiters_have_the_largest_count() {
+    let bucket = Bucket::new(1.0, 1);
+    assert_eq!(RateLimiter::<u8>::num_requeues(&bucket, &1), 0);
+    let both = MaxOf::new(vec![Box::new(bucket), Box::new(ItemExponentialFailure::new(SECOND, SECOND))]);
+    (0..3).for_each(|_| _ = both.when(&1));
+    assert_eq!(WithMaxWait::new(both, SECOND).num_requeues(&1), 3);
+}
+
 /// The queue itself counts failures for a plain backoff, beside its keys, and reports the number of failing keys.
 #[test]
 fn a_queue_counts_for_a_plain_limiter() {
