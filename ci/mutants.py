@@ -48,7 +48,7 @@ pub(crate) fn mutant() -> u32 {
 """
 # The programs of tests/ that judge a folder, those first that are quick.
 PROGRAMS = {
-    "rate_limiter": "limits limiter_traces limiters_in_use replay_corpus",
+    "rate_limiter": "limits limiter_traces limiters_in_use replay_corpus same_twice",
     "time": "wheel delays_turned replay_corpus same_twice traces no_threads delays_driver",
     "shared": "queue take_where remove groups shards priorities traces client_go wait_idle streams delays_turned delays_driver stops "
               "reports oldest_queued metric_traces observers no_threads idle workers delays_stress stress",
