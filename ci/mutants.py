@@ -2,7 +2,7 @@
 """Mutation testing: which small changes of the code does no test notice?
 
     ci/mutants.py                              src/order, src/machine and src/key: an hour or two
-    ci/mutants.py src/order src/key/table.rs   folders or files of src/: minutes for a small file
+    ci/mutants.py src/order src/key/table.rs   folders or files of src/, in this order: minutes for a small file
     ci/mutants.py --quick src/order            against the unit tests of the folder, the orders and the machine only
     ci/mutants.py --again src/order            only those that survived the last run, for instance against new tests
     ci/mutants.py --only 17                    mutant 17 of the last run, with the output of the tests
@@ -13,15 +13,16 @@ test fails with it, it *survives*.
 
 All mutants are compiled into one program, each behind a switch: `a + b` becomes `(if crate::mutant() == 17 { a - b } else { a + b })`, and
 the variable MUTANT says which one is on. So one build serves all. Mutants that do not compile are left out: the compiler's errors say which,
-and the rest is generated again. Each mutant runs against the unit tests of its folder, then, if it lives, against those of the orders and of
-the machine, then against `tests/against_reference.rs` with short words, then against all other unit tests, then against `tests/memory.rs`. A
-mutant that hangs, or takes too much processor time or memory, counts as caught.
+and the rest is generated again. Each mutant runs against the unit tests of its folder, then, if it lives, against the programs of tests/
+that `PROGRAMS` names for the folder, or, if it names none, against the unit tests of the orders and of the machine; then against
+`tests/against_reference.rs` with short words, then against all other unit tests, then against `tests/memory.rs`. A mutant counts as caught
+if it takes too much processor time or memory, or eight times as long as the tests take without a mutant, as one that hangs does.
 
 All is done in a copy of the tree, in target/mutants (or MUTANTS_WORK). MUTANTS_JOBS is how many run at once (2); MUTANTS_RUNNER is a
-command to run each with. mutants.json there has each mutant with the test that caught it. It needs `pip install tree-sitter
+command to run each with. mutants.json there has each mutant with the test that caught it, from time to time while it runs. It needs `pip install tree-sitter
 tree-sitter-rust`. reports/mutations.md explains the survivors.
 """
-import itertools, json, os, re, resource, signal, subprocess, sys, threading
+import itertools, json, os, re, resource, signal, subprocess, sys, threading, time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -45,6 +46,18 @@ pub(crate) fn mutant() -> u32 {
     *MUTANT
 }
 """
+# The programs of tests/ that judge a folder, those first that are quick.
+PROGRAMS = {
+    "rate_limiter": "limits limiter_traces limiters_in_use replay_corpus same_twice",
+    "time": "wheel delays_turned replay_corpus same_twice traces no_threads delays_driver",
+    "shared": "queue take_where remove groups shards priorities traces client_go wait_idle streams delays_turned delays_driver stops "
+              "reports oldest_queued metric_traces observers no_threads idle workers delays_stress stress",
+    "workers": "handlers stops spawn_tasks worker_panics workers observers",
+    "sync": "queue wait_idle delays_driver stress delays_stress idle",
+}
+FEATURES = "metrics,serde,stream,tokio,tracing"
+# What is not compiled.
+LEFT_OUT = ("/tests", "src/sync/loom.rs", "src/sync/std_lock.rs")
 # Each operator, and what it becomes.
 OPERATORS = {op: new for op, *new in map(str.split, """
     == !=; != ==; && ||; || &&; < == > <=; > == < >=; <= >; >= <; + - *; - + /; * + /; / % *; % / +; << >>; >> <<; & | ^; | & ^; ^ | &;
@@ -108,7 +121,9 @@ class File:
         """The node, or one of `changes`: pairs of what it is called, and the text."""
         numbered = [(self.add(node, what), text) for what, text in changes]
         out = "".join(f"if crate::mutant() == {n} {{/*M{n}<*/ {text} /*M{n}>*/}} else " for n, text in numbered if n)
-        return f"({out}{{ {self.children(node)} }})" if out else self.children(node)
+        same = self.children(node)
+        # A statement that starts with `if` would end there.
+        return f"({out}{{ {f'({same})' if re.match('if|match|unsafe|{', same) else same} }})" if out else same
 
     def render(self, node):
         if node.type in COPIED or node.type in ("mod_item", "function_item", "impl_item") and self.is_test(node):
@@ -209,6 +224,18 @@ def innermost(span):
     return opened[-1:]
 
 
+def between(message, mutants):
+    """The mutants that leave out a statement or an arm at or between the places that the compiler shows. A complaint about what such a
+    statement moved, borrowed or matched names no mutant."""
+    spans = [s for part in [message, *message["children"]] for s in part["spans"]]
+    file = next(s["file_name"] for s in message["spans"] if s["is_primary"])
+    lines = [s["line_start"] for s in spans if s["file_name"] == file]
+    first = min(lines) if message["code"] and message["code"]["code"] != "E0004" else message["spans"][0]["line_start"]
+    near = [m for m in mutants if m["file"] == file and first <= m["line"] <= max(lines)]
+    likely = [m for m in near if re.match("[^`]*: without (arm|`return|`[^`(]* = )", m["name"])]
+    return {m["number"] for m in likely or near if ": without " in m["name"]}
+
+
 def generate(files, is_wanted):
     """Makes the tree with all mutants of these files that are wanted and compile."""
     TREE.mkdir(parents=True, exist_ok=True)
@@ -216,32 +243,39 @@ def generate(files, is_wanted):
                    f"--ignore-failed-read | tar --extract --touch --directory '{TREE}'", shell=True, check=True, cwd=ROOT)
     lib = TREE / "src/lib.rs"
     lib.write_text("#![allow(warnings, arithmetic_overflow, unconditional_panic)]\n" + lib.read_text() + SWITCH)
+    for test in TREE.glob("tests/*.rs"):
+        if re.search(r"mod wheel\b", test.read_text()):
+            test.write_text(test.read_text() + SWITCH)  # it includes the files of the wheel
     broken = set()
     while True:
         mutants, bad, others = [], set(), []
         for file in files:
             File(file, mutants, lambda name: name not in broken and is_wanted(name)).generate()
-        for message in cargo("check", "--lib", "--profile=test"):
+        for message in cargo("check", "--lib", "--profile=test", "--features", FEATURES):
             if message["reason"] == "compiler-message" and message["message"]["level"] == "error":
                 hit = [n for span in message["message"]["spans"] if span["file_name"] in files for n in innermost(span)]
                 bad |= set(hit)
-                others += [] if hit else [message["message"]["rendered"]]
+                others += [] if hit else [message["message"]]
+        bad = bad or set().union(*(between(message, mutants) for message in others))
         print(f"{len(mutants)} mutants; {len(bad)} do not compile", flush=True)
         if not bad:
-            return mutants if not others else sys.exit("\n".join(others))
+            return mutants if not others else sys.exit("\n".join(message["rendered"] for message in others))
         broken |= {mutants[n - 1]["name"] for n in bad}
 
 
-def build():
-    """The programs of the unit tests, of the reference and of the test of memory."""
-    built = [m for m in cargo("test", "--no-run", "--lib", "--test=against_reference", "--test=memory") if m.get("executable")]
-    return [next(m["executable"] for m in built if m["target"]["name"] == name) for name in ("keyqueue", "against_reference", "memory")]
+def build(names):
+    """The programs of the unit tests, and of these files of tests/."""
+    names = ["keyqueue", *names]
+    tests = [f"--test={name}" for name in names[1:]]
+    built = [m for m in cargo("test", "--no-run", "--lib", *tests, "--features", FEATURES) if m.get("executable")]
+    return {name: next(m["executable"] for m in built if m["target"]["name"] == name) for name in names}
 
 
-def run(number, program, arguments, limit=None, more={}, output=subprocess.PIPE):
-    """Runs tests with a mutant until one fails. The result is None if all pass, or else how it ended."""
+def run(number, program, arguments, limit=None, more={}, wall=None, output=subprocess.PIPE):
+    """Runs tests with a mutant until one fails, for `limit` seconds of processor time and `wall` seconds at most. The result is None if
+    all pass, or else how it ended."""
     env = os.environ | {"MUTANT": str(number), "MACHINE_SECONDS": "0", "MACHINE_WORDS": "2", "REFERENCE_SECONDS": "1", "REFERENCE_WORDS": "2",
-                        "RUST_BACKTRACE": "0"} | more
+                        "KEYQUEUE_STRESS": "1", "RUST_BACKTRACE": "0"} | more
 
     def before():
         os.nice(5)
@@ -249,10 +283,12 @@ def run(number, program, arguments, limit=None, more={}, output=subprocess.PIPE)
             resource.setrlimit(resource.RLIMIT_CPU, (limit, limit))
             resource.setrlimit(resource.RLIMIT_AS, (6 << 30, 6 << 30))
 
-    test = subprocess.Popen([*os.environ.get("MUTANTS_RUNNER", "").split(), program, *arguments, "--test-threads=1"], cwd=TREE, env=env, preexec_fn=before, stdout=output, text=True,
-                            errors="replace", start_new_session=True, stderr=subprocess.DEVNULL if limit else None)
+    threads = [] if any(a.startswith("--test-threads") for a in arguments) else ["--test-threads=1"]
+    test = subprocess.Popen([*os.environ.get("MUTANTS_RUNNER", "").split(), program, *arguments, *threads], cwd=TREE, env=env,
+                            preexec_fn=before, stdout=output, text=True, errors="replace", start_new_session=True,
+                            stderr=subprocess.DEVNULL if limit else None)
     # One that waits for ever takes no processor time.
-    timer = threading.Timer(20 * limit, os.killpg, (test.pid, signal.SIGKILL)) if limit else None
+    timer = threading.Timer(wall or 20 * limit, os.killpg, (test.pid, signal.SIGKILL)) if limit else None
     timer and timer.start()
     failed, last = None, ""
     for line in test.stdout or []:
@@ -274,36 +310,54 @@ def main():
     if "--only" in options:
         number = int(arguments[arguments.index("--only") + 1])
         print(next(m for m in last["mutants"] if m.get("number") == number))
-        sys.exit(run(number, last["programs"][0], [], output=None))
-    files = sorted({str(f.relative_to(ROOT)) for c in chosen for f in ([ROOT / c] if c.endswith(".rs") else (ROOT / c).rglob("*.rs"))})
-    files = [f for f in files if "/tests" not in f]
+        sys.exit(run(number, last["programs"]["keyqueue"], [], output=None))
+    files = [str(f.relative_to(ROOT)) for c in chosen for f in ([ROOT / c] if c.endswith(".rs") else sorted((ROOT / c).rglob("*.rs")))]
+    files = [f for f in dict.fromkeys(files) if not any(part in f for part in LEFT_OUT)]
     again = {m["name"] for m in last["mutants"] if not m["caught"]} if "--again" in options else None
     mutants = generate(files, lambda name: again is None or name in again)
-    programs = build()
-    for program in programs:
-        if why := run(0, program, [], 60):
-            sys.exit(f"{why} fails without a mutant")
+    folders = {file.split("/")[1] for file in files}
+    judges = {folder: PROGRAMS.get(folder, "").split() for folder in folders}
+    programs = build(sorted({"against_reference", "memory"}.union(*judges.values())))
+
     # Where no test catches a panic, the first one ends the program: a random life that failed is not shortened.
-    folders = {file.split("/")[1] + "::" for file in files}
     ends = {"MUTANT_ENDS": "1"}
-    ending = {folder: {} if run(0, programs[0], [folder], 60, ends) else ends for folder in folders}
+    units, core, side_by_side = programs["keyqueue"], ["order::", "machine::"], ["--test-threads=8"]
+    stages = {}
+    for folder in folders:
+        own = folder + "::"
+        if judges[folder]:
+            # Many of these tests wait, so their units run side by side, after the programs.
+            stages[folder] = [(programs[name], [], 30) for name in judges[folder]] + [(units, [own, *side_by_side], 30)]
+            others = ["--skip", own, *side_by_side]
+        else:
+            ending = {} if run(0, units, [own], 60, ends) else ends
+            stages[folder] = [(units, [own], 8, ending), (units, core, 16)]
+            others = [word for part in [own, *core] for word in ("--skip", part)]
+        if "--quick" not in options:
+            stages[folder] += [(programs["against_reference"], [], 60), (units, others, 60)]
+            stages[folder] += [] if judges[folder] else [(programs["memory"], [], 60)]
+    takes = {}
+    for stage in {str(stage[:2]): stage for all in stages.values() for stage in all}.values():
+        start = time.monotonic()
+        if why := run(0, *stage[:2], 60):
+            sys.exit(f"{why} of {stage[:2]} fails without a mutant")
+        takes[str(stage[:2])] = time.monotonic() - start
+        print(f"{takes[str(stage[:2])]:.1f} s: {Path(stage[0]).name} {' '.join(stage[1])}", flush=True)
 
     def one(number):
         mutant = mutants[number - 1]
-        folder = mutant["file"].split("/")[1] + "::"
-        stages = [(programs[0], [folder], 8, ending[folder]), (programs[0], ["order::", "machine::"], 16),
-                  (programs[1], [], 60), (programs[0], ["--skip", "order::", "--skip", "machine::", "--skip", folder], 60),
-                  (programs[2], [], 60)]
-        stages = stages[: 2 if "--quick" in options else 5]
-        mutant["caught"] = next((why for stage in stages if (why := run(number, *stage))), None)
+        mutant["caught"] = next((why for stage in stages[mutant["file"].split("/")[1]]
+                                 if (why := run(number, *stage, wall=5 + 8 * takes[str(stage[:2])]))), None)
         return number
 
     # Those that were caught before, which do not run again.
     kept = [m | {"number": None} for m in last.get("mutants", []) if again is not None and m["caught"]]
     with ThreadPoolExecutor(int(os.environ.get("MUTANTS_JOBS", 2))) as pool:
         for number in pool.map(one, range(1, len(mutants) + 1)):
-            if number % 50 == 0:
+            if number % 25 == 0:
                 print(f"{number} of {len(mutants)} ran; {sum(not m['caught'] for m in mutants[:number])} survive", flush=True)
+                ran = [m for m in mutants if "caught" in m]
+                saved.write_text(json.dumps({"programs": programs, "mutants": kept + ran}, ensure_ascii=False, indent=0))
     saved.write_text(json.dumps({"programs": programs, "mutants": kept + mutants}, ensure_ascii=False, indent=0))
     print("| file | viable | survive |\n|---|---|---|")
     for file in files + [""]:

@@ -1,10 +1,10 @@
 //! How a queue and the combined limiters use the limiters that they are given, and how backoffs and stops behave in use.
 
 use keyqueue::rate_limiter::{
-    Bucket, ItemExponentialFailure, ItemFastSlow, MaxOf, RateLimiter, Step, WithMaxWait,
+    Bucket, DedupingBucket, ItemExponentialFailure, ItemFastSlow, MaxOf, RateLimiter, Step, WithMaxWait,
     default_controller_rate_limiter,
 };
-use keyqueue::{Driver, WorkQueue};
+use keyqueue::{Clock, Driver, WorkQueue};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -37,6 +37,55 @@ fn combined_limiters_pass_shrink_to_fit_on() {
     let both = MaxOf::new(vec![Box::new(shrinks.clone()), Box::new(shrinks.clone()), Box::new(Bucket::new(1.0, 1))]);
     WithMaxWait::new(both, SECOND).shrink_to_fit();
     assert_eq!(shrinks.0.load(Ordering::Relaxed), 2);
+}
+
+/// A queue hands its seed to a limiter that it owns, and the combined ones hand it on.
+#[test]
+fn combined_limiters_pass_a_seed_on() {
+    let delays = |limiter: &mut dyn RateLimiter<u8>, seed| {
+        limiter.reseed(seed);
+        [1; 8].map(|key| limiter.when(&key))
+    };
+    let jittered = || ItemExponentialFailure::new(SECOND, 1000 * SECOND).jitter(1.0);
+    let max = || WithMaxWait::new(jittered(), Duration::MAX);
+    let both = || MaxOf::new(vec![Box::new(jittered()), Box::new(jittered())]);
+    assert_eq!(delays(&mut max(), 1), delays(&mut max(), 1));
+    assert_eq!(delays(&mut both(), 1), delays(&mut both(), 1));
+    assert_ne!(delays(&mut both(), 1), delays(&mut both(), 2));
+}
+
+/// A seed chooses the hashes too, so limiters with the same seed forget the same keys.
+#[test]
+fn a_seed_says_which_keys_are_forgotten() {
+    let bounded = || {
+        let mut limiter = ItemExponentialFailure::new(SECOND, SECOND).max_tracked(2000);
+        RateLimiter::<u32>::reseed(&mut limiter, 1);
+        (0..10_000).for_each(|key| _ = limiter.when(&key));
+        (0..10_000).filter(|key| limiter.num_requeues(key) > 0).collect::<Vec<_>>()
+    };
+    assert_eq!(bounded(), bounded());
+    let deduping = || {
+        let (clock, time) = Clock::mock();
+        let mut limiter = DedupingBucket::new(Bucket::with_clock(1e6, 1, clock));
+        RateLimiter::<u32>::reseed(&mut limiter, 1);
+        let step = |key| {
+            time.advance(Duration::from_micros(1));
+            limiter.when(&key);
+            limiter.tracked_len()
+        };
+        (0..100_000).map(step).filter(|len| len % 64 == 0).collect::<Vec<_>>()
+    };
+    assert_eq!(deduping(), deduping());
+}
+
+/// A bucket counts no failures, and of several limiters the one with the most failures counts.
+#[test]
+fn combined_limiters_have_the_largest_count() {
+    let bucket = Bucket::new(1.0, 1);
+    assert_eq!(RateLimiter::<u8>::num_requeues(&bucket, &1), 0);
+    let both = MaxOf::new(vec![Box::new(bucket), Box::new(ItemExponentialFailure::new(SECOND, SECOND))]);
+    (0..3).for_each(|_| _ = both.when(&1));
+    assert_eq!(WithMaxWait::new(both, SECOND).num_requeues(&1), 3);
 }
 
 /// The queue itself counts failures for a plain backoff, beside its keys, and reports the number of failing keys.

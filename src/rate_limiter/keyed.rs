@@ -397,6 +397,58 @@ mod tests {
         assert!(keyed.shards.iter().all(|shard| (50..200).contains(&shard.lock().len())));
     }
 
+    /// From 1024 keys on, each shard has its part of the bound.
+    #[test]
+    fn a_bound_holds_with_any_number_of_shards() {
+        for (bound, shards) in [(1000, 1..2), (100_000, 2..257)] {
+            let keyed = KeyedStore::new().max_tracked(bound);
+            (0..3 * bound).for_each(|key| keyed.update(&key, 0, |_| ()));
+            assert!(shards.contains(&keyed.shards.len()) && (bound / 4..=bound).contains(&keyed.len()), "{bound}");
+        }
+    }
+
+    #[test]
+    fn a_hasher_stays_and_does_not_change_while_there_are_keys() {
+        let hashers = [1, 2].map(|seed| crate::random::Numbers::new(seed).hasher());
+        let [first, second] = hashers.clone().map(|hasher| hasher.hash_one(7));
+        let mut keyed = KeyedStore::new();
+        keyed.hash_with(hashers[0].clone());
+        let mut keyed = keyed.max_tracked(10);
+        assert_eq!(keyed.hasher.hash_one(7), first);
+        keyed.update(&1, 0, |_| ());
+        keyed.hash_with(hashers[1].clone());
+        assert_eq!(keyed.hasher.hash_one(7), first, "there is a key");
+        keyed.forget(&1);
+        keyed.hash_with(hashers[1].clone());
+        assert_eq!(keyed.hasher.hash_one(7), second);
+    }
+
+    /// A key is remembered until its delay has elapsed, and not much longer if there are many.
+    #[test]
+    fn a_key_is_dropped_when_its_delay_has_elapsed() {
+        let keyed = KeyedStore::with_bounds(Bounds { keys: usize::MAX, age: u64::MAX, drop_elapsed: true }, 1);
+        let until = |key: u64| key + 10 + key % 7 * 50;
+        for now in 0..5000 {
+            keyed.update(&now, now, |record| record.until = until(now));
+            let waits = (now.saturating_sub(310)..=now).filter(|key| until(*key) > now);
+            assert!({ waits }.all(|key| keyed.get(&key, now).is_some()), "a key that waits at {now}");
+            let few = now < DROP_ELAPSED_MIN as u64 - 1;
+            assert!(!few || keyed.len() as u64 == now + 1, "there is room at {now}");
+            assert!(keyed.len() < 4 * DROP_ELAPSED_MIN, "{} keys at {now}", keyed.len());
+        }
+    }
+
+    #[test]
+    fn a_shrink_frees_both_tables() {
+        for keys in [DROP_ELAPSED_MIN - 1, 10 * DROP_ELAPSED_MIN] {
+            let keyed = KeyedStore::with_bounds(Bounds { keys: usize::MAX, age: u64::MAX, drop_elapsed: true }, 1);
+            (0..keys).for_each(|key| keyed.update(&key, 0, |record| record.until = 1));
+            keyed.shrink(1);
+            let shard = keyed.shards[0].lock();
+            assert_eq!([&shard.recent, &shard.old].map(|table| table.capacity()), [0, 0], "{keys} keys");
+        }
+    }
+
     /// The tags of hashes tell keys apart: without them, a look-up would compare all keys that share its buckets.
     #[test]
     fn a_look_up_compares_few_keys() {

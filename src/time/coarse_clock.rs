@@ -164,10 +164,18 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "the time there is not real")]
     fn it_shows_what_the_clock_shows() {
-        let clock = Clock::new();
-        let (reads, off) = compare(|| clock.now(), Duration::from_millis(300));
+        let (clock, read) = (Clock::new(), Cell::new(0));
+        let count = || {
+            read.set(read.get() + 1);
+            clock.now()
+        };
+        let (reads, off) = compare(count, Duration::from_millis(300));
         assert!(reads > 1000 && off * TOLERATED < reads, "{off} of {reads}");
-        assert_ne!(LAST.get().trusted_ticks, 0, "the counter was used");
+        assert_ne!(LAST.get().trusted_ticks, 0, "the rate was measured");
+        // `compare` reads the clock twice itself, and most of the readings between are the counter's.
+        assert!(read.get() < reads * 5 / 2, "{} readings of the clock, {reads} of either", read.get());
+        let given = |_| (now(true, || clock.now()) > 7, now(false, || 7));
+        assert!((0..100).map(given).all(|pair| pair == (true, 7)), "a clock that is given is not the counter's");
     }
 
     #[test]
