@@ -158,6 +158,17 @@ mod tests {
         assert!(State::Running.wake_for(9).is_none(), "it will look by itself");
     }
 
+    /// A shut-down wakes the driver if it is parked. A driver that is missing stays so: a call is still to start it.
+    #[test]
+    fn only_a_parked_driver_is_woken() {
+        let mut parked = State::Parked { until: 10, driver: Parker::new().unparker() };
+        assert!(parked.wake().is_some() && matches!(parked, State::Running));
+        let mut missing = State::Missing { retry_at: now() };
+        assert!(missing.wake().is_none() && matches!(missing, State::Missing { .. }));
+        let mut absent = State::Absent;
+        assert!(absent.wake().is_none() && matches!(absent, State::Absent));
+    }
+
     /// A move of the clock does not unpark a driver that has ended.
     #[test]
     fn a_driver_that_ends_unsubscribes_from_its_clock() {
