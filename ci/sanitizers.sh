@@ -15,8 +15,6 @@ leaky=(--test against_reference --test workers --test worker_panics --test wait_
 
 # These run no unsafe code.
 safe=(--skip order:: --skip wait::tests --skip numbers::)
-# As for `leaky`: futures are leaked, and an observer holds the queue that holds it.
-safe+=(--skip shared::driven --skip delays_that_expire_all_the_time)
 # Short lives: ci/test.sh has longer ones.
 export MACHINE_WORDS=2 REFERENCE_WORDS=2
 if [ "${1:-}" != --thread ]; then
