@@ -344,7 +344,7 @@ impl<'q, K> Item<'q, K> {
     fn ask_limiter(&self, options: &mut AddOptions, end: End) -> Caught {
         match end {
             End::Succeed | End::GiveUp => self.queue.limiter_forget(self),
-            End::Done => self.queue.limited_held(self, options),
+            End::Done => self.queue.try_limited_held(self, options),
         }
     }
 
@@ -552,7 +552,7 @@ fn unwound<K>(queue: &Arc<Shared<K>>, claimed: Claimed<K>) {
         return queue.done_in_panic(claimed);
     }
     let retry = AddOptions::new().rate_limited();
-    let limited = contained(|| queue.limited(claimed.key(), retry));
+    let limited = contained(|| queue.limited_held(claimed.key(), retry));
     let options = limited.unwrap_or_else(|| {
         queue.note_caught(1);
         retry.without_limiter()

@@ -30,6 +30,8 @@ pub struct AddOptions {
     pub(crate) priority: Option<Priority>,
     /// The limiter has panicked: it is not called, and the queue counts the failure itself.
     pub(crate) limiter_panicked: bool,
+    /// The limiter does not count this failure of a holder.
+    pub(crate) is_uncounted: bool,
 }
 
 /// The delay of a retry if the queue's limiter panics.
@@ -189,6 +191,7 @@ impl AddOptions {
             rate_limited: false,
             priority: None,
             limiter_panicked: false,
+            is_uncounted: false,
         }
     }
 

@@ -178,6 +178,16 @@ impl State {
         before & DIRTY == 0
     }
 
+    /// An add waits for the delay.
+    pub(crate) fn is_waited_for(&self) -> bool {
+        self.0.load(Ordering::Relaxed) & WAITING != 0
+    }
+
+    /// The key is added, so no add waits for its delay any more.
+    pub(crate) fn stop_waiting(&self) {
+        self.0.store(self.0.load(Ordering::Relaxed) & !WAITING, Ordering::Release);
+    }
+
     /// The key has left the wheel (I9). Returns whether an add waited for the delay.
     #[inline]
     pub(crate) fn clear_delayed(&self) -> bool {
@@ -202,6 +212,12 @@ impl State {
     #[inline]
     pub(crate) fn has_failed(&self) -> bool {
         self.0.load(Ordering::Relaxed) & FAILED != 0
+    }
+
+    /// The key has failed, or is delayed.
+    #[inline]
+    pub(crate) fn has_past(&self) -> bool {
+        self.0.load(Ordering::Relaxed) & (FAILED | DELAYED) != 0
     }
 
     #[inline]

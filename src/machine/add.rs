@@ -9,6 +9,7 @@
 //!
 //! [`delays`](super::delays) says what an add does about a delay.
 
+use super::later::{Due, Kind};
 use super::{EntryRef, Failure, Machine, Mode, Owed};
 use crate::key::{Hash, OnAdd};
 use crate::order::{Group, NORMAL};
@@ -23,6 +24,9 @@ pub(crate) struct How<'s> {
     pub(crate) delay: Option<u64>,
     pub(crate) conflict: DelayConflict,
     pub(crate) failure: Failure<'s>,
+    /// For a holder: the limiter does not count the failure, as the delay of the last retry has not passed. So that retry stands, unless
+    /// this delay is longer.
+    pub(crate) is_uncounted: bool,
     /// The time, if there may be a delay.
     pub(crate) now: u64,
 }
@@ -30,7 +34,7 @@ pub(crate) struct How<'s> {
 impl How<'_> {
     /// As `add` adds.
     pub(crate) const NOW: Self =
-        Self { priority: NORMAL, delay: None, conflict: DelayConflict::EarliestWins, failure: Failure::No, now: 0 };
+        Self { priority: NORMAL, delay: None, conflict: DelayConflict::EarliestWins, failure: Failure::No, is_uncounted: false, now: 0 };
 
     /// The key may get a delay. (That a schedule says none is not known before the failure is counted.)
     #[inline]
@@ -138,17 +142,19 @@ impl<K> Machine<K> {
         self.counts.retries += u64::from(delay.is_some());
         if let Some(delay) = delay.filter(|delay| *delay > 0) {
             let deadline = self.later.deadline(how.now, delay);
-            return self.set_delay(entry, deadline, how.priority, how.conflict);
+            let due = Due { deadline, priority: how.priority, kind: Kind::of_caller(how.failure.is_one()) };
+            return self.set_delay(entry, due, how.conflict);
         }
         if !entry.state().is_delayed() {
             return self.make_dirty(entry, how.priority, mode);
         }
-        let Some(priority) = self.meet_delay(entry, how.priority, how.conflict) else {
+        let (priority, owed) = self.meet_delay(entry, how.priority, how.conflict);
+        let Some(priority) = priority else {
             self.counts.coalesced += 1;
-            return (Added::Coalesced, Owed::NOTHING);
+            return (Added::Coalesced, owed);
         };
-        let (added, owed) = self.make_dirty(entry, priority, mode);
-        (added, owed.and(self.garbage()))
+        let (added, more) = self.make_dirty(entry, priority, mode);
+        (added, owed.and(more).and(self.garbage()))
     }
 
     /// The key, which is known, is to be handed out.

@@ -36,9 +36,15 @@ impl<K> Machine<K> {
 
     #[inline(always)]
     fn end(&mut self, hand: &mut Option<K>, entry: EntryRef<K>, end: End, mode: Mode) -> (Ended, Owed) {
+        let mut dropped = Owed::NOTHING;
         if end != End::Done {
             self.counts.given_up += u64::from(end == End::GiveUp);
-            self.clear_failures(entry);
+            if entry.state().has_past() {
+                self.clear_failures(entry);
+                if entry.state().is_delayed() {
+                    dropped = self.drop_holders(entry, mode);
+                }
+            }
         }
         self.counts.ended += 1;
         let has_room = mode.is_ordered && self.order.ended(entry.group());
@@ -54,7 +60,7 @@ impl<K> Machine<K> {
                 (Ended::Gone, owed)
             }
         };
-        (ended, owed.and(mode.ready(u32::from(has_room))).and(self.drained(mode)))
+        (ended, owed.and(dropped).and(mode.ready(u32::from(has_room))).and(self.drained(mode)))
     }
 
     /// Adds a held key, and ends its processing. `end`: as for [`done`](Self::done). A refusal returns the key, which is still held: its
@@ -81,7 +87,7 @@ impl<K> Machine<K> {
             return (Err(claimed), Owed::NOTHING);
         }
         self.expect(how.priority, mode);
-        let (added, owed) = self.add_known(entry, how, mode);
+        let (added, owed) = self.add_held(entry, how, mode);
         let (_ended, more) = self.end(hand, entry, End::Done, mode);
         (Ok(added), owed.and(more))
     }

@@ -40,7 +40,11 @@ impl<K> Machine<K> {
                     Popped::Expired(number) => {
                         let entry = self.keys.get(number).expect("a delayed key is known");
                         entry.prefetch();
-                        near[count] = Some(entry);
+                        let mut earlier = None;
+                        if let Some((priority, more)) = self.later.next_due(number, || entry.state().is_waited_for()) {
+                            (earlier, owed) = (Some(priority), owed.and(more));
+                        }
+                        near[count] = Some((entry, earlier));
                         count += 1;
                         if count == NEAR.min(left) {
                             break Popped::BudgetSpent;
@@ -50,10 +54,19 @@ impl<K> Machine<K> {
                 }
             };
             left -= count;
-            for entry in near.into_iter().map_while(|entry| entry) {
+            for (entry, earlier) in near.into_iter().map_while(|entry| entry) {
                 self.counts.expired += 1;
-                self.end_delay(entry);
-                let priority = if mode.is_ordered { self.last_delay(entry, false).priority } else { NORMAL };
+                let priority = match earlier {
+                    // The other delay of the key is in the wheel now.
+                    Some(priority) => {
+                        entry.state().stop_waiting();
+                        if mode.is_ordered { priority } else { NORMAL }
+                    }
+                    None => {
+                        self.end_delay(entry);
+                        if mode.is_ordered { self.last_delay(entry, false).priority } else { NORMAL }
+                    }
+                };
                 let (added, more) = self.make_dirty(entry, priority, mode);
                 if mode.is_measured {
                     self.times.iter_mut().for_each(|times| times.dirty_at(now));

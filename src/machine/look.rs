@@ -99,7 +99,7 @@ impl<'m, K> View<'m, K> {
     /// The deadline, and the priority that the key will have.
     pub(crate) fn delay(&self) -> Option<(u64, i8)> {
         let is_delayed = self.1.state().is_delayed();
-        is_delayed.then(|| &self.0.later.records[self.number()]).map(|record| (record.deadline(), record.priority))
+        is_delayed.then(|| &self.0.later.records[self.number()]).map(|record| (record.deadline(), record.priority()))
     }
 
     /// When the key became dirty, if it is and that is known.

@@ -28,6 +28,8 @@ impl Owed {
     pub(crate) const GARBAGE: u8 = 16;
     /// Held keys became dirty for which somebody waits: [`take_dirty`](super::Machine::take_dirty).
     pub(crate) const DIRTY: u8 = 32;
+    /// An add that has waited for a retry has taken effect, as the end of a hand-out has dropped the retry: the observer is told.
+    pub(crate) const ADDED: u8 = 64;
 
     /// One of the bits, if this is so.
     #[inline]

@@ -56,7 +56,7 @@ impl<K> Machine<K> {
             return (None, Owed::NOTHING);
         }
         let delay = is_delayed.then(|| {
-            let is_awaited = self.drop_delay(entry);
+            let is_awaited = self.drop_delays(entry);
             self.last_delay(entry, is_awaited)
         });
         if is_dirty {

@@ -72,6 +72,11 @@ impl<K: ?Sized> RateLimiter<K> for MaxOf<K> {
         self.limiters.iter().map(|limiter| limiter.failing()).max().unwrap_or_default()
     }
 
+    /// One of them does not count a failure now.
+    fn has_delay_left(&self, key: &K) -> bool {
+        self.limiters.iter().any(|limiter| limiter.has_delay_left(key))
+    }
+
     fn reseed(&mut self, seed: u64) {
         let seeds = Numbers::new(seed);
         self.limiters.iter_mut().for_each(|limiter| limiter.reseed(seeds.next()));
@@ -145,6 +150,10 @@ impl<K: ?Sized, L: RateLimiter<K>> RateLimiter<K> for WithMaxWait<L> {
 
     fn failing(&self) -> usize {
         self.limiter.failing()
+    }
+
+    fn has_delay_left(&self, key: &K) -> bool {
+        self.limiter.has_delay_left(key)
     }
 
     fn reseed(&mut self, seed: u64) {

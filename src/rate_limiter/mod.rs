@@ -137,6 +137,13 @@ pub trait RateLimiter<K: ?Sized>: Send + Sync {
         0
     }
 
+    /// The delay of the key's last failure has not passed, so another failure is not counted: see [`served_only`](PerKey::served_only). A
+    /// holder asks before each [`when`](Self::when).
+    #[doc(hidden)]
+    fn has_delay_left(&self, _key: &K) -> bool {
+        false
+    }
+
     /// For a queue that has a seed and owns this limiter, before the first call. Limiters without a seed of their own draw from this one.
     #[doc(hidden)]
     fn reseed(&mut self, _seed: u64) {}
@@ -170,6 +177,10 @@ macro_rules! forward {
 
             fn failing(&self) -> usize {
                 (**self).failing()
+            }
+
+            fn has_delay_left(&self, key: &K) -> bool {
+                (**self).has_delay_left(key)
             }
 
             $($own)*

@@ -379,6 +379,11 @@ where
         self.failures.len()
     }
 
+    fn has_delay_left(&self, key: &K) -> bool {
+        let now = self.now();
+        self.served_only && self.failures.get(key, now).is_some_and(|record| now < record.until)
+    }
+
     fn reseed(&mut self, seed: u64) {
         if self.jitter.numbers.is_none() {
             self.draw_from(seed);

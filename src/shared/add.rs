@@ -187,6 +187,7 @@ impl<K> Shared<K> {
             delay: options.delay.map(nanos),
             conflict: options.conflict,
             failure,
+            is_uncounted: options.is_uncounted,
             now: 0,
         };
         if how.may_delay() {

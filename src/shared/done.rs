@@ -82,7 +82,7 @@ impl<K> Shared<K> {
                 drop(machine); // before the key in the hand (W4), and the observer (P17)
             }
             if has_extras {
-                self.tell_done(worked);
+                self.tell_done(worked, owed);
             }
         });
     }
@@ -92,8 +92,11 @@ impl<K> Shared<K> {
         machine.ended(claimed, || now.unwrap_or_else(|| self.settings.clock.now_coarse()))
     }
 
-    fn tell_done(&self, worked: MaybeNanos) {
+    fn tell_done(&self, worked: MaybeNanos, owed: Owed) {
         self.tell(|observer| observer.done(worked.duration()));
+        if owed.has(Owed::ADDED) {
+            self.tell(|observer| observer.added(Added::Deferred));
+        }
     }
 
     /// `done` in a thread that unwinds: catches a panic of the observer or of the key's drop, as a second panic would abort the process.
@@ -152,7 +155,7 @@ impl<K> Shared<K> {
         // First: a panic of the observer must not leave a delay without a driver.
         Self::ensure_driver(this);
         contained_while_unwinding(|| {
-            this.tell_done(worked);
+            this.tell_done(worked, owed);
             drop(hand);
             if this.has_extras() {
                 Self::after_add(this, added);

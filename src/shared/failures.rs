@@ -57,14 +57,26 @@ impl<K> Shared<K> {
         options
     }
 
-    /// Like [`limited`](Self::limited), for the holder of the key: it calls `done`, and then passes the limiter's panic on.
+    /// The same for the holder of the key, whose failure may not count.
     #[inline]
-    pub(crate) fn limited_held(&self, key: &K, options: &mut AddOptions) -> Caught {
+    pub(crate) fn limited_held(&self, key: &K, mut options: AddOptions) -> AddOptions {
+        options.is_uncounted = options.rate_limited && self.has_delay_left(key);
+        self.limited(key, options)
+    }
+
+    /// The limiter does not count a failure of this key now.
+    pub(crate) fn has_delay_left(&self, key: &K) -> bool {
+        matches!(&self.settings.limiter, Limiter::External(limiter) if limiter.has_delay_left(key))
+    }
+
+    /// Like [`limited_held`](Self::limited_held), for the end of a hand-out, which passes the limiter's panic on after it.
+    #[inline]
+    pub(crate) fn try_limited_held(&self, key: &K, options: &mut AddOptions) -> Caught {
         match &self.settings.limiter {
-            Limiter::External(_) if options.rate_limited => {
+            Limiter::External(_) if options.rate_limited && !options.limiter_panicked => {
                 let asked = *options;
                 *options = asked.without_limiter(); // if it panics
-                self.call_limiter(|| *options = self.limited(key, asked))
+                self.call_limiter(|| *options = self.limited_held(key, asked))
             }
             _ => Caught::NOTHING,
         }

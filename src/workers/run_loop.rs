@@ -207,7 +207,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
         let mut options = AddOptions::new().after(delay).rate_limited();
         if let Some(max) = self.workers.hooks.max_retries {
             let (retries, panicked) = self.retries(&item);
-            if retries >= max {
+            if retries >= max && (panicked || !self.is_uncounted(&item)) {
                 return self.give_up(item, GivenUp { retries, ..why });
             }
             if panicked {
@@ -219,6 +219,11 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
         }
         self.counts.retried.add();
         self.requeue(item, options, End::Done, &self.counts.refused_retries);
+    }
+
+    /// The limiter does not count this failure, as it is one of a run before the retry.
+    fn is_uncounted(&self, item: &Item<'_, K>) -> bool {
+        contained(|| self.workers.queue.shared.has_delay_left(item.key())).unwrap_or_default()
     }
 
     /// The number of retries of a key, and whether the limiter panicked when it was called. If it did, the number includes only the

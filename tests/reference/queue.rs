@@ -43,11 +43,12 @@ pub(crate) struct Counts {
 struct State {
     dirty: bool,
     processing: bool,
-    /// The deadline, and the number of the call that has set it.
-    delay: Option<(u64, u64)>,
-    /// An add waits for the delay ([`DelayedAdd::Strict`]).
+    /// The delay that a caller has set, and the one that the end of a hand-out has set.
+    delays: [Option<Due>; 2],
+    /// The number of the step since which the earlier deadline is what it is.
+    due_since: u64,
+    /// An add waits for a retry ([`DelayedAdd::Strict`]).
     waits: bool,
-    delay_priority: i8,
     /// The priority of the hand-out.
     held: i8,
     /// The highest priority of the adds since the hand-out.
@@ -66,6 +67,39 @@ struct State {
     place: u64,
     /// And the hand-outs of its level in a row that were all of one other group: that group, and their number.
     run: (u8, u32),
+}
+
+/// One delay of a key.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Due {
+    deadline: u64,
+    priority: i8,
+    /// It was set for a failure.
+    is_retry: bool,
+}
+
+const CALLER: usize = 0;
+const HOLDER: usize = 1;
+
+impl State {
+    /// The one that expires first; of two with one deadline the caller's.
+    fn due(&mut self) -> Option<&mut Due> {
+        self.delays.iter_mut().flatten().min_by_key(|due| due.deadline)
+    }
+
+    /// The one for which an add waits.
+    fn retry(&mut self) -> Option<&mut Due> {
+        self.delays.iter_mut().flatten().filter(|due| due.is_retry).min_by_key(|due| due.deadline)
+    }
+
+    fn deadline(&self) -> Option<u64> {
+        self.delays.iter().flatten().map(|due| due.deadline).min()
+    }
+
+    /// The highest priority of its delays.
+    fn highest(&self) -> Option<i8> {
+        self.delays.iter().flatten().map(|due| due.priority).max()
+    }
 }
 
 /// The keys of one group in one level.
@@ -121,6 +155,8 @@ pub(crate) struct Reference {
     calls: u64,
     /// A delay was dropped before it expired, so the crate may know a deadline that is no more.
     pub(crate) rearranged: bool,
+    /// How often an add that had waited took effect at the end of a hand-out.
+    pub(crate) let_go: u64,
     /// The levels that were used.
     levels: BTreeSet<i8>,
     /// The times for which keys have waited and were processing, added up.
@@ -156,6 +192,7 @@ impl Reference {
             latest: 0,
             calls: 0,
             rearranged: false,
+            let_go: 0,
             levels: BTreeSet::new(),
             sums: [0; 2],
             plan,
@@ -226,8 +263,8 @@ impl Reference {
     /// The number of keys that the queue has.
     pub(crate) fn present(&self) -> usize {
         let is_present = |key: &u8| {
-            let State { dirty, processing, delay, .. } = self.look(*key);
-            *dirty || *processing || delay.is_some() || self.is_failing(*key)
+            let State { dirty, processing, .. } = self.look(*key);
+            *dirty || *processing || self.deadline(*key).is_some() || self.is_failing(*key)
         };
         self.all().filter(is_present).count()
     }
@@ -239,67 +276,87 @@ impl Reference {
         if self.shut_down {
             return self.rejected();
         }
-        if self.look(key).delay.is_some() {
-            match self.plan.policy {
-                DelayedAdd::Promote => priority = self.drop_delay(key).max(priority),
-                DelayedAdd::Strict if !self.look(key).dirty => {
+        match self.plan.policy {
+            DelayedAdd::Promote => {
+                let mut delays = self.look(key).delays;
+                for delay in &mut delays {
+                    if let Some(retry) = delay.take_if(|due| due.is_retry) {
+                        priority = priority.max(retry.priority);
+                    }
+                }
+                self.set_delays(key, delays);
+            }
+            DelayedAdd::Strict if !self.look(key).dirty => {
+                if let Some(retry) = self.state(key).retry() {
+                    retry.priority = retry.priority.max(priority);
                     self.state(key).waits = true;
-                    self.raise_delay(key, priority);
                     return self.coalesced();
                 }
-                // Independent: the delay stays, whatever this add does.
-                _ => {}
             }
+            // Independent: the delays stay, whatever this add does.
+            _ => {}
         }
         self.make_dirty(key, priority)
     }
 
+    /// The delay that an add asks for, or the limiter's if that is longer. Counts a failure.
+    fn delay_of(&mut self, key: u8, how: &How, delay: Option<u64>) -> Option<u64> {
+        if !how.rate_limited {
+            return delay;
+        }
+        self.counts.failures += 1;
+        let limiter = self.when(key);
+        Some(delay.unwrap_or(0).max(limiter))
+    }
+
     /// `add_with`; and with the options that stand for them, `add_after` and `add_rate_limited`. `delay`: the one that was asked for.
     pub(crate) fn add_with(&mut self, key: u8, how: &How, delay: Option<u64>, priority: i8) -> Added {
-        let mut delay = delay;
-        if how.rate_limited {
-            self.counts.failures += 1;
-            let limiter = self.when(key);
-            delay = Some(delay.unwrap_or(0).max(limiter));
-        }
+        let delay = self.delay_of(key, how, delay);
         if self.shut_down {
             return self.rejected();
         }
         self.counts.retries += u64::from(delay.is_some());
-        let old = self.look(key).delay;
-        let Some(delay) = delay.filter(|delay| *delay > 0) else {
-            return match (old, how.conflict) {
-                (Some(_), DelayConflict::Replace) => {
-                    let priority = self.drop_delay(key).max(priority);
-                    self.add(key, priority)
-                }
-                (Some(_), DelayConflict::KeepExisting) => {
-                    self.raise_delay(key, priority);
-                    self.coalesced()
-                }
-                _ => self.add(key, priority),
-            };
-        };
-        let deadline = self.time().saturating_add(delay);
-        match old {
-            None => self.state(key).delay_priority = priority,
-            Some((old, _)) => {
-                self.raise_delay(key, priority);
-                let stands = match how.conflict {
-                    DelayConflict::KeepExisting => true,
-                    DelayConflict::Replace => false,
-                    _ => old <= deadline,
-                };
-                if stands {
-                    return self.coalesced();
-                }
-                self.rearranged = true;
-            }
+        let highest = self.look(key).highest();
+        if let (Some(_), DelayConflict::KeepExisting) = (highest, how.conflict) {
+            self.raise_delay(key, priority);
+            return self.coalesced();
         }
-        self.calls += 1;
-        self.state(key).delay = Some((deadline, self.calls));
+        let Some(delay) = delay.filter(|delay| *delay > 0) else {
+            if how.conflict != DelayConflict::Replace {
+                return self.add(key, priority);
+            }
+            self.drop_delay(key);
+            return self.add(key, highest.map_or(priority, |highest| highest.max(priority)));
+        };
+        let mut due = Due { deadline: self.time().saturating_add(delay), priority, is_retry: how.rate_limited };
+        let [caller, holder] = self.look(key).delays;
+        let (old, other) = match how.conflict {
+            DelayConflict::Replace => (highest, None),
+            _ => (caller.map(|due| due.priority), holder),
+        };
+        due.priority = old.map_or(priority, |old| old.max(priority));
+        if let Some(old) = caller.filter(|old| how.conflict != DelayConflict::Replace && old.deadline <= due.deadline) {
+            self.state(key).delays[CALLER] = Some(Due { priority: due.priority, ..old });
+            return self.coalesced();
+        }
+        self.set_delays(key, [Some(due), other]);
         self.counts.delays += 1;
         Added::Delayed
+    }
+
+    /// Sets the delays of a key.
+    fn set_delays(&mut self, key: u8, delays: [Option<Due>; 2]) {
+        let before = self.deadline(key);
+        self.state(key).delays = delays;
+        if self.deadline(key) != before {
+            self.calls += 1;
+            self.state(key).due_since = self.calls;
+            self.rearranged |= before.is_some();
+        }
+    }
+
+    fn deadline(&self, key: u8) -> Option<u64> {
+        self.look(key).deadline()
     }
 
     fn make_dirty(&mut self, key: u8, priority: i8) -> Added {
@@ -574,7 +631,26 @@ impl Reference {
 
     pub(crate) fn succeed(&mut self, key: u8) {
         self.forget(key);
+        // After a shut-down, a delay is the last trace of an add that waits for it.
+        if !(self.look(key).waits && self.shut_down) {
+            self.set_holders(key, None);
+        }
         self.done(key);
+    }
+
+    /// The newest decision of a holder: its delay takes the place of the one that an earlier hand-out has set, or there is none. An add that
+    /// has waited for a retry takes effect if there is no other retry.
+    fn set_holders(&mut self, key: u8, due: Option<Due>) {
+        let [caller, old] = self.look(key).delays;
+        self.set_delays(key, [caller, due]);
+        let Some(old) = old.filter(|old| old.is_retry && self.look(key).waits) else { return };
+        if let Some(retry) = self.state(key).retry() {
+            retry.priority = retry.priority.max(old.priority);
+        } else {
+            self.state(key).waits = false;
+            self.make_dirty(key, old.priority);
+            self.let_go += 1;
+        }
     }
 
     pub(crate) fn give_up(&mut self, key: u8) {
@@ -585,19 +661,37 @@ impl Reference {
     /// `requeue_with`, `retry` and the like.
     pub(crate) fn requeue(&mut self, key: u8, how: &How, delay: Option<u64>) -> Added {
         let priority = how.priority.unwrap_or(self.look(key).held);
-        let added = self.add_with(key, how, delay, priority);
+        let added = self.add_held(key, how, delay, priority);
         self.done(key);
         added
+    }
+
+    fn add_held(&mut self, key: u8, how: &How, delay: Option<u64>, priority: i8) -> Added {
+        let delay = self.delay_of(key, how, delay);
+        if self.shut_down {
+            return self.rejected();
+        }
+        self.counts.retries += u64::from(delay.is_some());
+        if let (Some(old), DelayConflict::KeepExisting) = (&mut self.state(key).delays[HOLDER], how.conflict) {
+            old.priority = old.priority.max(priority);
+            return self.coalesced();
+        }
+        let delay = delay.filter(|delay| *delay > 0);
+        let deadline = delay.map(|delay| self.time().saturating_add(delay));
+        self.set_holders(key, deadline.map(|deadline| Due { deadline, priority, is_retry: how.rate_limited }));
+        if delay.is_none() {
+            return self.make_dirty(key, priority);
+        }
+        self.counts.delays += 1;
+        Added::Delayed
     }
 
     // ---- taking out ----
 
     pub(crate) fn cancel(&mut self, key: u8) -> bool {
-        if self.look(key).delay.is_none() {
-            return false;
-        }
-        let waits = self.look(key).waits;
-        let priority = self.drop_delay(key);
+        let State { waits, .. } = *self.look(key);
+        let Some(priority) = self.look(key).highest() else { return false };
+        self.drop_delay(key);
         if waits && !self.shut_down {
             self.make_dirty(key, priority);
         }
@@ -605,14 +699,14 @@ impl Reference {
     }
 
     pub(crate) fn remove(&mut self, key: u8) -> bool {
-        let State { dirty, delay, .. } = *self.look(key);
-        if dirty {
+        let (is_dirty, is_delayed) = (self.is_dirty(key), self.deadline(key).is_some());
+        if is_dirty {
             self.take(key);
         }
-        if delay.is_some() {
+        if is_delayed {
             self.drop_delay(key);
         }
-        dirty || delay.is_some()
+        is_dirty || is_delayed
     }
 
     /// Takes back what makes the key dirty.
@@ -641,16 +735,16 @@ impl Reference {
         queued.sort_by_key(|key| (Reverse(self.level_of(*key)), self.look(*key).push));
     }
 
-    pub(crate) fn drop_delay(&mut self, key: u8) -> i8 {
-        self.rearranged = true;
-        let state = self.state(key);
-        (state.delay, state.waits) = (None, false);
-        state.delay_priority
+    /// Drops both delays.
+    pub(crate) fn drop_delay(&mut self, key: u8) {
+        self.set_delays(key, [None; 2]);
+        self.state(key).waits = false;
     }
 
     fn raise_delay(&mut self, key: u8, priority: i8) {
-        let state = self.state(key);
-        state.delay_priority = state.delay_priority.max(priority);
+        if let Some(due) = self.state(key).due() {
+            due.priority = due.priority.max(priority);
+        }
     }
 
     // ---- time ----
@@ -703,15 +797,23 @@ impl Reference {
         }
     }
 
-    /// The deadline of a delay that has expired, and the number of the call that has set it.
+    /// The deadline of a delay that has expired, and the number of the step since which it is the earlier one.
     fn due(&self, key: u8) -> Option<(u64, u64)> {
-        self.look(key).delay.filter(|(at, _)| *at <= self.now && *at != NEVER)
+        let deadline = self.deadline(key).filter(|at| *at <= self.now && *at != NEVER);
+        deadline.map(|deadline| (deadline, self.look(key).due_since))
     }
 
+    /// The earlier delay of a key expires. The later one goes on, but no add waits any more.
     fn expire_key(&mut self, key: u8) {
-        let before = self.rearranged;
-        let priority = self.drop_delay(key);
-        self.rearranged = before;
+        self.calls += 1;
+        let calls = self.calls;
+        let state = self.state(key);
+        let (earliest, highest) = (state.deadline(), state.highest());
+        let at = state.delays.iter().position(|due| due.map(|due| due.deadline) == earliest).expect("it is due");
+        let due = state.delays[at].take().expect("it is due");
+        let waits = std::mem::replace(&mut state.waits, false);
+        state.due_since = calls;
+        let priority = if waits { highest.expect("it is due") } else { due.priority };
         self.make_dirty(key, priority);
         self.counts.expired += 1;
     }
@@ -738,7 +840,7 @@ impl Reference {
 
     /// Whether the key has a delay, and whether an add waits for that.
     pub(crate) fn is_delayed(&self, key: u8) -> (bool, bool) {
-        (self.look(key).delay.is_some(), self.look(key).waits)
+        (self.deadline(key).is_some(), self.look(key).waits)
     }
 
     /// The group of the key is full.
@@ -781,12 +883,12 @@ impl Reference {
 
     /// Earliest first.
     pub(crate) fn delayed(&self) -> Vec<Delayed> {
-        let mut keys: Vec<u8> = self.all().filter(|key| self.look(*key).delay.is_some()).collect();
-        keys.sort_by_key(|key| self.look(*key).delay);
+        let mut keys: Vec<u8> = self.all().filter(|key| self.deadline(*key).is_some()).collect();
+        keys.sort_by_key(|key| (self.deadline(*key), self.look(*key).due_since));
         let delayed = |key| {
-            let (deadline, _) = self.look(key).delay.expect("filtered above");
+            let Due { deadline, priority, .. } = *self.look(key).clone().due().expect("filtered above");
             let left = if deadline == NEVER { NEVER } else { deadline.saturating_sub(self.now) };
-            (key, left, self.look(key).delay_priority)
+            (key, left, priority)
         };
         keys.into_iter().map(delayed).collect()
     }

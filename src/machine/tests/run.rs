@@ -289,7 +289,7 @@ impl Run {
         self.collect_news(owed);
         self.check_news();
         let what = what | if ready > 0 { Owed::READY } else { 0 } | if is_earlier { Owed::DEADLINE } else { 0 };
-        assert_eq!(owed.what() & !(Owed::GARBAGE | Owed::DIRTY), what, "what is owed");
+        assert_eq!(owed.what() & !(Owed::GARBAGE | Owed::DIRTY | Owed::ADDED), what, "what is owed");
         if owed.has(Owed::GARBAGE) {
             note("garbage");
             let Machine { bin, retired, later, .. } = &self.machine;
@@ -384,7 +384,8 @@ impl Run {
                 (Failure::Told, asked.max(Some(external)))
             }
         };
-        (machine::How { priority, delay, conflict: how.conflict, failure, now: self.reference.now }, asked)
+        let (conflict, now) = (how.conflict, self.reference.now);
+        (machine::How { priority, delay, conflict, failure, is_uncounted: false, now }, asked)
     }
 
     fn add(&mut self, n: u8, how: &How) {
@@ -442,9 +443,10 @@ impl Run {
         let key = claimed.key().number();
         let (was_dirty, frees) = (claimed.is_dirty(), self.holds_back(key));
         assert_eq!(was_dirty, self.reference.is_dirty(key));
-        self.end_wait(key);
+        let waiter = self.end_wait(key);
         self.ended(&claimed);
         self.times.given_up += u64::from(end == machine::End::GiveUp);
+        let let_go = self.reference.let_go;
         let (ended, owed) = self.machine.done(&mut hand, claimed, end, mode);
         match end {
             machine::End::Done => self.reference.done(key),
@@ -454,7 +456,13 @@ impl Run {
         if end != machine::End::Done {
             self.external.forget(&key);
         }
-        let expected = match (was_dirty, self.is_to_be_known(key)) {
+        let let_go = self.reference.let_go > let_go;
+        if let_go {
+            self.told[1].extend(waiter);
+            self.let_go(owed);
+        }
+        let is_queued = was_dirty || let_go;
+        let expected = match (is_queued, self.is_to_be_known(key)) {
             (true, _) => Ended::Queued,
             (false, true) => Ended::Kept,
             (false, false) => Ended::Gone,
@@ -466,7 +474,14 @@ impl Run {
             Ended::Gone => "done, gone",
         });
         let what = self.ends(true, false);
-        self.expect_owed(owed, u32::from(was_dirty) + u32::from(frees), what);
+        self.expect_owed(owed, u32::from(is_queued) + u32::from(frees), what);
+    }
+
+    /// The end of a hand-out has let an add take effect that had waited for a retry.
+    fn let_go(&mut self, owed: Owed) {
+        assert!(owed.has(Owed::ADDED));
+        self.added(Added::Deferred);
+        note("let go");
     }
 
     fn requeue(&mut self, at: usize, how: &How, forgets: bool) {
@@ -485,9 +500,14 @@ impl Run {
         if mode.is_open {
             self.ended(&claimed);
         }
+        let let_go = self.reference.let_go;
         let (added, owed) = self.machine.requeue(&mut hand, claimed, with, end, mode);
         let expected = self.reference.requeue(key, how, delay);
-        let waits = self.end_wait(key).filter(|_| expected == Added::Deferred);
+        let let_go = self.reference.let_go > let_go;
+        if let_go {
+            self.let_go(owed);
+        }
+        let waits = self.end_wait(key).filter(|_| expected == Added::Deferred || let_go);
         self.told[1].extend(waits);
         match added {
             Ok(added) => {
