@@ -332,6 +332,9 @@ fn what_calls_see_of_two_delays() {
     let scene = two(DelayedAdd::Independent);
     assert_eq!(scene.queue.add_with(KEY, with(DelayConflict::KeepExisting, 5)), Added::Coalesced);
     assert_eq!(scene.due(), Some(10), "one delay is enough for KeepExisting");
+    scene.queue.add(KEY);
+    scene.get().succeed();
+    assert_eq!(scene.due(), Some(60));
     let mut scene = two(DelayedAdd::Promote);
     scene.queue.add(KEY);
     assert_eq!((scene.queue.len(), scene.due()), (1, Some(60)), "a Promote takes the retry alone");
@@ -386,6 +389,22 @@ fn a_requeue_can_keep_the_holders_delay() {
     scene.queue.add(KEY);
     assert_eq!(scene.get().requeue_with(options), Added::Delayed, "a caller's delay is another one");
     assert_eq!(scene.due(), Some(60));
+}
+
+/// The add is content with the retry, which the run that is under way then drops: it must not be lost (P2).
+#[test]
+fn an_add_that_keeps_a_retry_is_not_lost_with_it() {
+    for delay in [0, 5] {
+        let options = AddOptions::new().after(secs(delay)).conflict(DelayConflict::KeepExisting);
+        let scene = Scene::plain();
+        scene.queue.add(KEY);
+        scene.get().retry();
+        scene.queue.add(KEY);
+        let item = scene.get();
+        assert_eq!(scene.queue.add_with(KEY, options), Added::Coalesced);
+        item.succeed();
+        assert_eq!(scene.due(), Some(10));
+    }
 }
 
 /// Of a requeue without a delay, the newest decision is to run now.

@@ -8,11 +8,11 @@
 //!                                   a caller yet     as early or earlier    later
 //!     EarliestWins                  set              stands                 moved
 //!     Replace                       set, and no other delay is left
-//!     KeepExisting                  set if there is no delay, also none of the holder's
+//!     KeepExisting                  set if there is no delay; beside a holder's, with its deadline
 //!
 //!   a caller adds without one
 //!     Replace                       drops the delays, and adds the key
-//!     KeepExisting                  changes nothing
+//!     KeepExisting                  the same
 //!     Promote                       drops retries, and adds the key
 //!     Strict                        waits for the retry, unless the key is dirty
 //!     Independent                   adds the key; the delays stay
@@ -98,8 +98,8 @@ impl<K> Machine<K> {
         let mut dues = self.later.dues(number);
         match (conflict, &mut dues.caller) {
             (DelayConflict::KeepExisting, _) => {
-                self.later.records[number].raise(due.priority);
-                return (self.coalesced(), Owed::NOTHING);
+                let owed = self.keep_existing(entry, due.priority);
+                return (self.coalesced(), owed);
             }
             (DelayConflict::Replace, _) => {
                 due.priority = due.priority.max(self.later.records[number].highest());
@@ -118,6 +118,18 @@ impl<K> Machine<K> {
         }
         self.counts.delays += 1;
         (Added::Delayed, self.later.set(number, dues))
+    }
+
+    /// A caller's add is content with a delay of its key. If that is a holder's, which the end of a hand-out may drop, the caller gets one with
+    /// the same deadline: so the add is not lost (P2).
+    fn keep_existing(&mut self, entry: EntryRef<K>, priority: i8) -> Owed {
+        let mut dues = self.later.dues(entry.number());
+        let kept = match (dues.caller, dues.holder) {
+            (Some(old), _) => Some(Due { priority: old.priority.max(priority), ..old }),
+            (None, holder) => holder.map(|holder| Due { priority, kind: Kind::Callers, ..holder }),
+        };
+        dues.caller = kept;
+        self.later.set(entry.number(), dues)
     }
 
     fn coalesced(&mut self) -> Added {
@@ -140,10 +152,7 @@ impl<K> Machine<K> {
                 self.drop_delays(entry);
                 (Some(priority.max(highest)), Owed::NOTHING)
             }
-            (DelayConflict::KeepExisting, _) => {
-                self.later.records[number].raise(priority);
-                (None, Owed::NOTHING)
-            }
+            (DelayConflict::KeepExisting, _) => (None, self.keep_existing(entry, priority)),
             (DelayConflict::EarliestWins, DelayedAdd::Independent) => (Some(priority), Owed::NOTHING),
             (DelayConflict::EarliestWins, DelayedAdd::Promote) => {
                 let (mut dues, mut highest) = (self.later.dues(number), priority);

@@ -136,11 +136,6 @@ impl Record {
         if self.has_two() { self.priorities[0].max(self.priorities[1]) } else { self.priorities[0] }
     }
 
-    /// An add has met the earlier delay, and left it.
-    pub(super) fn raise(&mut self, priority: i8) {
-        self.priorities[0] = self.priorities[0].max(priority);
-    }
-
     fn has_two(&self) -> bool {
         self.kinds[1] != Kind::Nothing
     }

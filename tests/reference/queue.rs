@@ -318,7 +318,12 @@ impl Reference {
         self.counts.retries += u64::from(delay.is_some());
         let highest = self.look(key).highest();
         if let (Some(_), DelayConflict::KeepExisting) = (highest, how.conflict) {
-            self.raise_delay(key, priority);
+            // The end of a hand-out may drop a holder's delay. The add must not be lost then.
+            let [caller, holder] = &mut self.state(key).delays;
+            match caller {
+                Some(caller) => caller.priority = caller.priority.max(priority),
+                None => *caller = holder.map(|holder| Due { priority, is_retry: false, ..holder }),
+            }
             return self.coalesced();
         }
         let Some(delay) = delay.filter(|delay| *delay > 0) else {
@@ -739,12 +744,6 @@ impl Reference {
     pub(crate) fn drop_delay(&mut self, key: u8) {
         self.set_delays(key, [None; 2]);
         self.state(key).waits = false;
-    }
-
-    fn raise_delay(&mut self, key: u8, priority: i8) {
-        if let Some(due) = self.state(key).due() {
-            due.priority = due.priority.max(priority);
-        }
     }
 
     // ---- time ----
