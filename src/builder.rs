@@ -400,16 +400,16 @@ impl<K> WorkQueueBuilder<K> {
         self
     }
 
-    /// What an [`add`](WorkQueue::add) of a delayed key does. [`DelayedAdd::Independent`] by default.
+    /// What an [`add`](WorkQueue::add) of a key does that waits for its retry. [`DelayedAdd::Independent`] by default.
     ///
     /// # Examples
     /// ```
     /// use keyqueue::{DelayedAdd, WorkQueue};
-    /// use std::time::Duration;
     ///
     /// let queue = WorkQueue::builder().delayed_add(DelayedAdd::Promote).build();
-    /// queue.add_after("pod-1", Duration::from_secs(60));
-    /// queue.add("pod-1"); // instead of the delay
+    /// queue.add("pod-1");
+    /// queue.get().unwrap().retry();
+    /// queue.add("pod-1"); // instead of the retry
     /// assert_eq!((queue.len(), queue.delayed_len()), (1, 0));
     /// ```
     pub fn delayed_add(mut self, policy: DelayedAdd) -> Self {

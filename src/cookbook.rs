@@ -150,8 +150,7 @@
 //! | when no event came for 200 ms, but at the latest 1 s after the first event | a table of the first events: below |
 //! | as fast as workers take it, but with at most 50 requests a second | a bucket that the handlers share: below |
 //!
-//! A plain `add` does not wait for a delay of the same key: the key is handed out at once, and the delay stays set.
-//! [`DelayedAdd`](crate::DelayedAdd) can change this.
+//! A plain `add` does not wait for a date of the same key: the key is handed out at once, and the date stays set.
 //!
 //! **A debounce with a bound.** If events for a key never pause, `Replace` alone never hands it out. Keep the time of the first event that
 //! no run has seen, and let no delay go beyond the bound. (Do not use two keys for one object, one with a delay that moves and one with a
@@ -345,7 +344,7 @@
 //! | `ShutDown`, `ShutDownWithDrain`, `ShuttingDown` | [`shut_down`](crate::WorkQueue::shut_down), [`shut_down_with_drain`](crate::WorkQueue::shut_down_with_drain), [`shutting_down`](crate::WorkQueue::shutting_down) | a drain also waits for queued keys: without workers it does not return |
 //! | `AddAfter` | [`add_after`](crate::WorkQueue::add_after) | [`cancel`](crate::WorkQueue::cancel) undoes it, and [`remove`](crate::WorkQueue::remove) an `Add` too |
 //! | `waitingLoop`, `waitingForAddCh` | [`Driver`](crate::Driver) | no goroutine before the first delay, no heartbeat every ten seconds, and no channel of 1000: `add_after` never waits |
-//! | `AddRateLimited`, `Forget`, `NumRequeues` | [`add_rate_limited`](crate::WorkQueue::add_rate_limited), [`forget`](crate::WorkQueue::forget), [`num_requeues`](crate::WorkQueue::num_requeues) | the holder of a key calls [`retry`](crate::Item::retry) and [`succeed`](crate::Item::succeed) |
+//! | `AddRateLimited`, `Forget`, `NumRequeues` | [`add_rate_limited`](crate::WorkQueue::add_rate_limited), [`forget`](crate::WorkQueue::forget), [`num_requeues`](crate::WorkQueue::num_requeues) | the holder of a key calls [`retry`](crate::Item::retry) and [`succeed`](crate::Item::succeed). A retry of theirs is replaced or dropped by [the end of a later run](crate::DelayConflict); the delay of `add_rate_limited` and `add_after` is a caller's, which counts as in client-go: the earliest one, whatever a run decides |
 //! | `NewItemExponentialFailureRateLimiter`, `NewTypedItemExponentialFailureRateLimiter`, `DefaultItemBasedRateLimiter` | [`ItemExponentialFailure`](crate::rate_limiter::ItemExponentialFailure) | no negative delay at 2^63 ns |
 //! | `NewItemFastSlowRateLimiter`, `NewTypedItemFastSlowRateLimiter` | [`ItemFastSlow`](crate::rate_limiter::ItemFastSlow) | |
 //! | `StepRateLimiter` | [`Step`](crate::rate_limiter::Step) | client-go has none: a table of delays by the number of failures |

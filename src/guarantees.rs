@@ -17,8 +17,9 @@
 //!   Upheld by `src/key/state.rs` (I1, I2). Shown by `tests/stress.rs`, `tests/traces.rs` and the model `never_two_holders`.
 //! * **P2** No lost add: after an accepted add, a hand-out of its key begins, even if the add meets a get or the `done` of that key. This
 //!   hand-out sees what happened before the add. Each hand-out sees what happened before the last `done` of its key. There are three
-//!   exceptions: a caller takes the key out, a caller cancels the delay that the add set, or a shut-down cuts this delay off (P12). Upheld
-//!   by `src/machine/` and `src/key/state.rs` (I3, I5). Shown by `tests/stress.rs`, `tests/delays_stress.rs` and the models
+//!   exceptions: a caller takes the key out, a caller cancels the delay that the add set, or a shut-down cuts this delay off (P12). A
+//!   holder's newest decision (P29) is no exception: it drops no add of a caller, not even one that waits for the retry which it drops.
+//!   Upheld by `src/machine/` and `src/key/state.rs` (I3, I5). Shown by `tests/stress.rs`, `tests/delays_stress.rs` and the models
 //!   `coalesced_add_is_visible` and `done_is_visible_to_next_holder`.
 //! * **P3** An add of a key that is processing is remembered: the key is queued again, at the back, when its holder is done.
 //!   Upheld by `src/key/state.rs` (I3). Shown by `tests/traces.rs` and `tests/stress.rs`.
@@ -39,12 +40,14 @@
 //!   together, sorts (P11), a report (W6). The keys of a shard come in the order of their deadlines. Any [`Duration`](std::time::Duration)
 //!   is allowed: none panics, and none wraps around and expires early. Upheld by `src/time/wheel/` (T1 to T7) and `src/machine/expire.rs`.
 //!   Shown by `tests/delays_driver.rs`, `tests/delays_large.rs`, `tests/support/wheel.rs` and the model `turn_races_turn`.
-//! * **P9** A key has at most one delay. A call that meets an earlier delay chooses: the earlier deadline counts, or the new delay, or the
-//!   old one. A caller can cancel a delay. Upheld by `src/machine/delays.rs` (I9). Shown by `tests/traces.rs`,
-//!   `tests/against_reference.rs` and, with threads, `tests/stress.rs`.
-//! * **P10** A plain add of a delayed key does what [`DelayedAdd`](crate::DelayedAdd) says: both take effect, or the add replaces the
-//!   delay, or the add waits for the delay. Upheld by `src/machine/delays.rs`. Shown by `tests/against_reference.rs` and, with
-//!   threads, `tests/stress.rs`.
+//! * **P9** A key has at most two delays, a caller's and a holder's, each with its own deadline and priority. When one expires, the other
+//!   goes on. A caller's call chooses: of the two deadlines of callers the earlier one counts, or the new delay replaces both, or an old
+//!   one stays. A caller can cancel both. Lists, counts and calls that take delays out have one entry a key, the earlier one. Upheld by
+//!   `src/machine/delays.rs` and `src/machine/later.rs` (I9). Shown by `tests/traces.rs`, `tests/against_reference.rs`,
+//!   `tests/newest_decision.rs` and, with threads, `tests/stress.rs`.
+//! * **P10** A plain add of a key that waits for a retry does what [`DelayedAdd`](crate::DelayedAdd) says: both take effect, or the add
+//!   replaces the retry, or the add waits for the retry. An add of a key with another delay takes effect, and the delay stays. Upheld by
+//!   `src/machine/delays.rs`. Shown by `tests/against_reference.rs`, `tests/newest_decision.rs` and, with threads, `tests/stress.rs`.
 //! * **P11** The driver queues expired keys on time while other threads set delays. With the real clock, getters also queue them, at most
 //!   16 in a critical section, when they have the time anyway or park: so a key need not wait until the driver gets a core. A call that
 //!   sets a delay never waits for the driver. Each takes the lock for a bounded number of steps. Upheld by `src/machine/expire.rs` and the
@@ -86,8 +89,8 @@
 //!
 //! * **P19** Priorities: a key of a higher priority is handed out first. Keys of one priority are a level, first in, first out. Of several
 //!   adds of a key the highest priority counts. An add may raise a queued key, to the end of its new level, and never lowers it. A key that
-//!   is processing is queued at the highest priority of the adds meanwhile. A delayed key takes the highest priority of the calls that set
-//!   or moved its delay. A key that its holder puts back keeps its priority. In a strict queue a level waits as long as a higher one has
+//!   is processing is queued at the highest priority of the adds meanwhile. A key whose delay expires takes the highest priority of the calls that
+//!   set or moved this delay. A key that its holder puts back keeps its priority. In a strict queue a level waits as long as a higher one has
 //!   keys that a getter may take. Else one of 16 hand-outs of a shard goes to the lower levels that wait, in turn. While groups are full,
 //!   one level of a full group is skipped at each such turn. When that group has room, the next hand-out is of a skipped level of it, or of
 //!   its highest level if lower ones have filled the group twice: of that which keys of other levels have passed most often, or a drawn one
@@ -132,6 +135,11 @@
 //!   `src/workers/run_loop.rs`. Shown by `tests/stops.rs` and the models `stop_meets_the_done_of_a_full_group`, `stop_meets_a_getter` and
 //!   `panic_races_stop`.
 //!
+//! * **P29** The newest decision of a holder counts. The end of a hand-out replaces or drops the delay that an earlier end of the same key
+//!   has set, and a bare drop of the item leaves it. It never touches a caller's delay. Exception: a failure that the limiter does not count
+//!   leaves the retry that is still to come, or makes it later if the run has asked for that. Upheld by `src/machine/delays.rs`. Shown by
+//!   `tests/newest_decision.rs`, `tests/against_reference.rs` and the faults of `tests/planted/`.
+//!
 //! * **P27** The same twice. A queue that has a [seed](crate::WorkQueueBuilder::seed), a clock that is [mocked](crate::Clock::mock) or a
 //!   [function](crate::Clock::from_fn), and [`Driver::Manual`](crate::Driver::Manual), reads no other clock to decide anything, and draws
 //!   no other number. So a program that uses it with one thread sees the same each time, with the same build on the same machine. What it
@@ -173,7 +181,7 @@
 //!   which counts the keys, and the model `vacated_slot_is_reused`.
 //! * **I5** The step that makes a key DIRTY and not PROCESSING pushes it, once, and owes one wake-up. (If the group of the key is
 //!   full, the `done` that makes room owes it.) Shown by `tests/against_reference.rs`.
-//! * **I9** DELAYED means that the key has one entry in the wheel, with the deadline that counts. No entry is stale: the critical section
+//! * **I9** DELAYED means that the key has one entry in the wheel, with the earlier of its deadlines. No entry is stale: the critical section
 //!   that moves or drops a delay takes the old entry out. Upheld by `src/machine/delays.rs`. Shown by the models `stale_delay_is_ignored`
 //!   and `take_delayed_races_expiry`.
 //! * **I10** FAILED means that the queue counts a failure of the key, and nobody has forgotten it since. Upheld by

@@ -127,6 +127,8 @@ impl<'q, K> Item<'q, K> {
     /// done. To drop the item there would count as a [panic](crate::OnPanic) of the work. As in each other call that ends the hand-out,
     /// panics of foreign code are caught in such a thread, because a second panic would abort the process.
     ///
+    /// It decides nothing: the failures of the key stay counted, and a delay that an earlier hand-out has set stays.
+    ///
     /// # Panics
     /// If the key's drop or an [observer](crate::observe::Observer#panics) panics. The key is done then.
     ///
@@ -149,7 +151,9 @@ impl<'q, K> Item<'q, K> {
 
     /// The work succeeded: forgets the failures of the key, and ends the hand-out.
     ///
-    /// Like [`forget`](crate::WorkQueue::forget), and then [`done`](Self::done). With the default limiter this is one step.
+    /// Like [`forget`](crate::WorkQueue::forget), and then [`done`](Self::done). With the default limiter this is one step. If an earlier
+    /// hand-out of the key has set a delay, by [`retry`](Self::retry) or a requeue, the call drops it: the work is over. A caller's delay
+    /// [stays](crate::DelayConflict).
     ///
     /// # Panics
     /// If the limiter does, and like [`done`](Self::done). The key is done then too.
@@ -175,7 +179,8 @@ impl<'q, K> Item<'q, K> {
     /// The work failed, and will not be tried again: forgets the failures of the key, ends the hand-out, and counts the key as [given
     /// up](crate::Stats::given_up).
     ///
-    /// A later add of the key starts without failures. So does an add that came meanwhile.
+    /// A later add of the key starts without failures. So does an add that came meanwhile. The delay of an earlier retry is dropped, as by
+    /// [`succeed`](Self::succeed).
     ///
     /// # Panics
     /// Like [`succeed`](Self::succeed).
@@ -197,8 +202,13 @@ impl<'q, K> Item<'q, K> {
 
     /// The work failed: counts a failure, ends the hand-out, and adds the key after the delay that the limiter chooses.
     ///
-    /// Like [`add_rate_limited`](crate::WorkQueue::add_rate_limited) of the key and [`done`](Self::done), in one step. It never gives up:
-    /// check [`num_requeues`](Self::num_requeues) first. Only a limiter to which the key is new may clone it.
+    /// This is one step. It takes the place of [`add_rate_limited`](crate::WorkQueue::add_rate_limited) of the key and
+    /// [`done`](Self::done), with one difference: the new delay replaces the one that an earlier hand-out of the key has set, even if that
+    /// would expire sooner. (A caller's delay [stays](crate::DelayConflict).) It never gives up: check
+    /// [`num_requeues`](Self::num_requeues) first. Only a limiter to which the key is new may clone it.
+    ///
+    /// If the limiter does not count the failure, because the last retry was not yet due
+    /// ([`served_only`](crate::rate_limiter::PerKey::served_only)), that retry stands, and the result is [`Added::Coalesced`].
     ///
     /// After a shut-down the result is [`Added::Rejected`], and the key is done. The queue does not keep the key then: clone it before, if
     /// you need it.
@@ -252,7 +262,8 @@ impl<'q, K> Item<'q, K> {
     /// [`requeue_with`](Self::requeue_with) forgets nothing.
     ///
     /// Like [`forget`](crate::WorkQueue::forget), [`add_after`](crate::WorkQueue::add_after) of the key and [`done`](Self::done), in one
-    /// step, without a clone of the key. After a shut-down: see [`retry`](Self::retry).
+    /// step, without a clone of the key. As with [`retry`](Self::retry), the delay replaces the one that an earlier hand-out has set. After
+    /// a shut-down: see there, too.
     ///
     /// # Panics
     /// If the limiter does, and like [`done`](Self::done). The key is still queued again, when the delay expires.
@@ -283,8 +294,10 @@ impl<'q, K> Item<'q, K> {
     /// [rate-limited](AddOptions::rate_limited), one more is counted. [`requeue_after`](Self::requeue_after) forgets the failures. The
     /// table at [`Outcome`](crate::Outcome) has all cases.
     ///
-    /// Like [`add_with`](crate::WorkQueue::add_with) of the key and [`done`](Self::done), in one step, without a clone of the key. After a
-    /// shut-down: see [`retry`](Self::retry).
+    /// Like [`add_with`](crate::WorkQueue::add_with) of the key and [`done`](Self::done), in one step, without a clone of the key. As with
+    /// [`retry`](Self::retry), the delay replaces the one that an earlier hand-out has set, unless the options say
+    /// [`KeepExisting`](crate::DelayConflict::KeepExisting). Without a delay, the key is queued now, and that older delay is dropped. After
+    /// a shut-down: see [`retry`](Self::retry).
     ///
     /// # Panics
     /// Like [`retry`](Self::retry).
@@ -489,7 +502,7 @@ impl<'q, K> Item<'q, K> {
     /// once more. [`until_dirty`](Self::until_dirty) waits for that. [`WorkQueue::remove`](crate::WorkQueue::remove) takes the add back;
     /// then this is `false` again.
     ///
-    /// An add that waits for a delay ([`DelayedAdd::Strict`](crate::DelayedAdd::Strict)) counts when the delay expires.
+    /// An add that waits for a retry ([`DelayedAdd::Strict`](crate::DelayedAdd::Strict)) counts when it takes effect.
     ///
     /// # Examples
     /// ```

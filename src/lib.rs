@@ -56,10 +56,11 @@
 //!    └──────────────────── done ──────────────┘
 //! ```
 //!
-//! [`Added`] says what an add did. In each of these states the key may also have one *delay*, set by [`add_after`](WorkQueue::add_after).
-//! When the delay expires, the queue adds the key. If a key already has a delay, [`AddOptions::conflict`] decides which one stays: by
-//! default the one that expires first. [`DelayedAdd`] decides what a plain add of a delayed key does: by default the queue adds the key at
-//! once, and the delay stays.
+//! [`Added`] says what an add did. In each of these states the key may also have a *delay*: one that a caller has set, by
+//! [`add_after`](WorkQueue::add_after), one that its last holder has set, by [`retry`](Item::retry) or a requeue, or both. When a delay
+//! expires, the queue adds the key. A later decision of a holder takes the place of an earlier one. If a caller meets a caller's delay,
+//! [`AddOptions::conflict`] decides which one stays: by default the one that expires first. [`DelayedAdd`] decides what a plain add does of a
+//! key that waits for its retry: by default the queue adds the key at once, and the delay stays.
 //!
 //! ```
 //! use keyqueue::{AddOptions, Clock, DelayConflict, Driver, WorkQueue};
@@ -194,7 +195,7 @@
 //!
 //! * **After a success call [`succeed`](Item::succeed)** (or [`forget`](WorkQueue::forget)). [`Workers`] do this themselves. Dropping the
 //!   item forgets nothing: a key that was retried then keeps its long backoff, and the queue keeps its record. See [`Stats::failing`].
-//! * **An [`add`](WorkQueue::add) does not wait** for a backoff or another delay of its key. [`DelayedAdd`] can change that.
+//! * **An [`add`](WorkQueue::add) does not wait** for the backoff of its key. [`DelayedAdd::Strict`] can change that.
 //! * A worker thread that calls [`shut_down_with_drain`](WorkQueue::shut_down_with_drain) while it holds an item waits forever: the
 //!   drain waits for that item.
 //! * `get` returns `None` when the queue is shut down and no key is queued. A key that is processing and dirty comes back later. A
@@ -202,8 +203,8 @@
 //! * During a drain the queue refuses adds, also those of its workers, and retries. A key that fails or is requeued meanwhile goes to
 //!   [`Leftover::refused`]. If processing a key adds more keys, wait until the queue [is idle](WorkQueue::wait_idle) before you drain.
 //! * Do not `add` a key that is processing if its next run must wait. Such an add queues the key as soon as it is done, even if the holder
-//!   calls `retry` or `requeue_after`; and the key comes once more when that delay expires. [`DelayedAdd::Strict`] helps: adds
-//!   that come after the delay was set wait for it, so there is at most one early run for each delay. (With an event every 2 ms and a
+//!   calls `retry` or `requeue_after`. That early run then decides anew when the key comes back. [`DelayedAdd::Strict`] helps: adds
+//!   that come after the retry was set wait for it, so there is at most one early run for each retry. (With an event every 2 ms and a
 //!   backoff of a second, a key that always fails ran 4 times in 1.5 s, and 147 times without it.)
 //! * As deadlines approach, the driver sorts the delayed keys anew. With a million delayed keys, the longest sort takes some milliseconds.
 //!   Such a sort comes at most once in 69 seconds. A delay that expires meanwhile is late by this time.

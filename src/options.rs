@@ -81,7 +81,21 @@ impl Priority {
     pub const HIGH: Self = Self(100);
 }
 
-/// What a call that sets a delay does with an earlier delay of the key. A key has at most one delay.
+/// What a call that sets a delay does with an earlier delay of the key.
+///
+/// A key has at most two delays, each of which was set by somebody else:
+///
+/// * A *caller's*: the last call of the queue that has set or moved it, such as [`add_after`](crate::WorkQueue::add_after) or
+///   [`add_rate_limited`](crate::WorkQueue::add_rate_limited), also from within a handler.
+/// * A *holder's*: the end of the last hand-out that has decided when the key comes back, by [`retry`](crate::Item::retry),
+///   [`requeue_after`](crate::Item::requeue_after), [`requeue_with`](crate::Item::requeue_with) or the [`Outcome`](crate::Outcome) that
+///   stands for one of them. The newest decision counts: the end of a later hand-out replaces this delay or, if the work is over
+///   ([`succeed`](crate::Item::succeed), [`give_up`](crate::Item::give_up)), drops it. A bare drop of the item decides nothing, so the
+///   delay stays. No holder ever touches a caller's delay.
+///
+/// When the earlier of the two expires, the queue adds the key, and the later one goes on. The variants say what a caller does with the two.
+/// In `requeue_with`, [`KeepExisting`](Self::KeepExisting) keeps the delay that the holder of an earlier hand-out has set, and the other two
+/// replace it.
 ///
 /// # Examples
 /// ```
@@ -106,29 +120,39 @@ impl Priority {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum DelayConflict {
-    /// The earlier of the two deadlines counts, as in client-go.
+    /// Of a caller's old delay and the new one, that with the earlier deadline counts, as in client-go. A holder's delay stays.
     #[default]
     EarliestWins,
-    /// The new deadline counts, even if it is later. A new delay of zero drops the old one, and adds the key at once.
+    /// The new deadline counts, even if it is later, and both old delays are gone. A new delay of zero drops them, and adds the key at once.
     ///
     /// If calls move the deadline again and again before it is reached, the key is never handed out. The
     /// [cookbook](crate::cookbook#debounce-and-throttle) has a debounce with a bound.
     Replace,
-    /// The old deadline counts. The call changes nothing, even with a new delay of zero.
+    /// The old deadline counts, whoever has set it. The call changes nothing, even with a new delay of zero. (If there is only a holder's
+    /// delay, it becomes a caller's as well: a hand-out that is under way may drop the holder's, and the add must not be lost then.)
     KeepExisting,
 }
 
-/// What [`add`](crate::WorkQueue::add) does with a delayed key. Set by
+/// What [`add`](crate::WorkQueue::add) does with a key that waits for its retry. Set by
 /// [`WorkQueueBuilder::delayed_add`](crate::WorkQueueBuilder::delayed_add).
+///
+/// A *retry* is a delay that was set for a failure: by [`retry`](crate::Item::retry), by an [`Outcome`](crate::Outcome) that fails, or by
+/// [`add_rate_limited`](crate::WorkQueue::add_rate_limited), with which handlers in client-go's style report their failures. Another delay
+/// is a date, set by [`add_after`](crate::WorkQueue::add_after) or by a requeue. An add meets dates in the same way with each policy: the
+/// key is queued now, and it is added once more at the date, unless the hand-out in between decides otherwise: its
+/// [`requeue_after`](crate::Item::requeue_after) replaces the date of an earlier requeue.
 ///
 /// # Examples
 /// ```
+/// use keyqueue::rate_limiter::ItemExponentialFailure;
 /// use keyqueue::{DelayedAdd, WorkQueue};
 /// use std::time::Duration;
 ///
 /// let queued_and_delayed = |policy| {
-///     let queue = WorkQueue::builder().delayed_add(policy).build();
-///     queue.add_after("pod-1", Duration::from_secs(60));
+///     let minute = ItemExponentialFailure::new(Duration::from_secs(60), Duration::from_secs(600));
+///     let queue = WorkQueue::builder().delayed_add(policy).rate_limiter(minute).build();
+///     queue.add("pod-1");
+///     queue.get().unwrap().retry();
 ///     queue.add("pod-1");
 ///     (queue.len(), queue.delayed_len())
 /// };
@@ -139,13 +163,14 @@ pub enum DelayConflict {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum DelayedAdd {
-    /// Both take effect: the key is queued now, and added again when its delay expires. So no add cancels a run that is due at a certain
-    /// time. As in client-go.
+    /// Both take effect: the key is queued now, and added again when its delay expires, unless the hand-out in between succeeds, gives up
+    /// or fails anew. As in client-go.
     #[default]
     Independent,
-    /// The add replaces the delay: the key is queued now. As in controller-runtime.
+    /// The add replaces the retry: the key is queued now. As in controller-runtime, whose adds replace dates as well.
     Promote,
-    /// The add waits for the delay, so no add bypasses a backoff. [`cancel`](crate::WorkQueue::cancel) lets the add take effect.
+    /// The add waits for the retry, so no add bypasses a backoff. [`cancel`](crate::WorkQueue::cancel) lets the add take effect; so does
+    /// the end of a hand-out that drops the retry, or that requeues the key in its place.
     Strict,
 }
 

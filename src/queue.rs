@@ -286,7 +286,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
         self.shared.num_requeues(key)
     }
 
-    /// Drops a key's delay. Returns whether the key had one.
+    /// Drops a key's delays: the [caller's and the holder's](crate::DelayConflict). Returns whether the key had one.
     ///
     /// The key may be of any type that is [`Equivalent`] to `K`: `K` itself, or a type that `K` borrows as (a `&str` finds a `String`). A
     /// type of your own may be, too (a pair of `&str` finds a pair of `String`). It must have the same `Hash` as the key in the queue, or
@@ -294,7 +294,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     /// a release build deadlocks.
     ///
     /// A key that is queued or processing stays so. `false` may also mean that the delay has just expired, and the key is queued. With
-    /// [`DelayedAdd::Strict`](crate::DelayedAdd::Strict), an add that waited for the delay takes effect now.
+    /// [`DelayedAdd::Strict`](crate::DelayedAdd::Strict), an add that waited for a retry takes effect now.
     ///
     /// # Panics
     /// If `Hash` or `Equivalent` (as a rule `Eq` and `Borrow`) panics; nothing has changed then. Or if the drop of the key or an
@@ -335,7 +335,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     }
 
     /// Takes a key back. A queued key leaves the queue. A key that is processing and was added again does not come back when its holder is
-    /// done. The key's delay is dropped. Returns whether the call found any of these.
+    /// done. The key's delays are dropped. Returns whether the call found any of these.
     ///
     /// A holder keeps its key, and its hand-out goes on. The call only takes the later add back, so [`Item::is_dirty`] is false again. That
     /// add may have woken a task that waits in [`Item::until_dirty`]. If this call comes before the task's next poll, the task waits again.
@@ -376,7 +376,8 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
         self.shared.remove(key)
     }
 
-    /// Takes all delays out, and returns their keys, earliest first, each with the time that was left and its priority.
+    /// Takes all delays out, and returns their keys, earliest first, each with the time that was left and its priority. Of a key with a
+    /// [caller's and a holder's delay](crate::DelayConflict), both are taken, and the earlier one is returned.
     ///
     /// Call this after a shut-down, to keep the delays that it has cut off. The call works before a shut-down too. A key that is queued or
     /// processing stays so. Failures stay counted. With [`DelayedAdd::Strict`](crate::DelayedAdd::Strict), the call takes an add that

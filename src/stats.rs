@@ -52,7 +52,7 @@ pub struct Stats {
     pub len: usize,
     /// Keys that are processing.
     pub processing: usize,
-    /// Keys that have a delay. They may also be queued or processing.
+    /// Keys that have a delay, or two. They may also be queued or processing.
     pub delayed: usize,
     /// Failing keys: the queue or its limiter counts their failures until these are forgotten. They may also be queued, processing or
     /// delayed. A limiter of this crate with settings, as with [jitter](crate::rate_limiter::PerKey::jitter), counts failures itself, and
@@ -191,9 +191,10 @@ pub struct ProcessingKey<K> {
 pub struct DelayedKey<K> {
     /// The key, or a copy of it.
     pub key: K,
-    /// The time until the delay expires. Zero: it has expired, and its key was not added yet. `Duration::MAX`: it never expires.
+    /// The time until the delay expires, or the earlier one of [two](crate::DelayConflict). Zero: it has expired, and its key was not added
+    /// yet. `Duration::MAX`: it never expires.
     pub left: Duration,
-    /// The priority with which the key is added when the delay expires: the highest of the calls that have set or moved the delay. If the
+    /// The priority with which the key is added when this delay expires: the highest of the calls that have set or moved it. If the
     /// key is dirty with a higher priority by then, the higher one counts. [`NORMAL`](Priority::NORMAL) in a queue without priorities.
     pub priority: Priority,
 }

@@ -9,7 +9,9 @@ mod support {
 }
 
 use keyqueue::rate_limiter::{ItemExponentialFailure, RateLimiter};
-use keyqueue::{AddOptions, Added, DelayConflict, DelayedAdd, GivenUp, Item, MockClock, Outcome, Priority, WorkQueue, Workers};
+use keyqueue::{
+    AddOptions, Added, DelayConflict, DelayedAdd, GivenUp, Item, MockClock, Outcome, Priority, WorkQueue, Workers,
+};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::future::Future;
@@ -240,7 +242,8 @@ fn events_do_not_shorten_backoffs_that_are_protected() {
 
 #[test]
 fn an_add_waits_for_a_retry_and_for_nothing_else() {
-    for (policy, queued) in [(DelayedAdd::Strict, false), (DelayedAdd::Promote, true), (DelayedAdd::Independent, true)] {
+    for (policy, queued) in [(DelayedAdd::Strict, false), (DelayedAdd::Promote, true), (DelayedAdd::Independent, true)]
+    {
         let scene = Scene::new(policy, backoff());
         scene.queue.add(KEY);
         scene.get().retry();

@@ -17,13 +17,13 @@
 //! * **I3** DIRTY and PROCESSING together mean that `done` queues the key again.
 //! * **I4** A key with a bit set is in the table, and a key with none is not.
 //! * **I5** The step that makes a key DIRTY and not PROCESSING pushes it, once, and owes one wake-up.
-//! * **I9** DELAYED means that the key has one entry in the wheel, with the deadline that counts. No entry is stale: the critical section
+//! * **I9** DELAYED means that the key has one entry in the wheel, with the earlier of its deadlines. No entry is stale: the critical section
 //!   that moves or drops a delay takes the old entry out.
 //! * **I10** FAILED means that the queue has counted a failure of the key that was not forgotten since: the number of failures in the
 //!   `Record` of its slot is not 0. Without FAILED it is 0.
 //!
 //! "Absent" means neither DIRTY nor PROCESSING. DELAYED and FAILED each keep such a key in the table. WAITING goes with DELAYED: an add
-//! waits for the delay ([`DelayedAdd::Strict`](crate::DelayedAdd::Strict)). UNWINDING goes with PROCESSING: the holder's thread was
+//! waits for a retry ([`DelayedAdd::Strict`](crate::DelayedAdd::Strict)). UNWINDING goes with PROCESSING: the holder's thread was
 //! already unwinding when it got the key, so a drop of the item by that unwinding does not mean that the work on the key has panicked.
 //! AWAITED goes with PROCESSING, too: the step that makes the key dirty clears it, and owes the news.
 //!
@@ -38,7 +38,7 @@ const DIRTY: u8 = 1;
 const PROCESSING: u8 = 1 << 1;
 /// The key is in the wheel (I9).
 const DELAYED: u8 = 1 << 2;
-/// An add waits for the delay.
+/// An add waits for a retry.
 const WAITING: u8 = 1 << 3;
 /// The queue has counted failures of the key (I10).
 const FAILED: u8 = 1 << 4;

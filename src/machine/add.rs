@@ -33,8 +33,14 @@ pub(crate) struct How<'s> {
 
 impl How<'_> {
     /// As `add` adds.
-    pub(crate) const NOW: Self =
-        Self { priority: NORMAL, delay: None, conflict: DelayConflict::EarliestWins, failure: Failure::No, is_uncounted: false, now: 0 };
+    pub(crate) const NOW: Self = Self {
+        priority: NORMAL,
+        delay: None,
+        conflict: DelayConflict::EarliestWins,
+        failure: Failure::No,
+        is_uncounted: false,
+        now: 0,
+    };
 
     /// The key may get a delay. (That a schedule says none is not known before the failure is counted.)
     #[inline]

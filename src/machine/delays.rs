@@ -195,8 +195,8 @@ impl<K> Machine<K> {
         let mut dues = self.later.dues(entry.number());
         if let Some(old) = &mut dues.holder {
             let is_later = due.is_some_and(|due| due.deadline > old.deadline);
-            let stands = how.conflict == DelayConflict::KeepExisting
-                || how.is_uncounted && old.kind.is_retry() && !is_later;
+            let stands =
+                how.conflict == DelayConflict::KeepExisting || how.is_uncounted && old.kind.is_retry() && !is_later;
             if stands {
                 old.priority = old.priority.max(how.priority);
                 let owed = self.later.set(entry.number(), dues);

@@ -235,7 +235,9 @@ impl<K, S: Schedule> PerKey<K, S> {
     }
 
     /// A failure counts only if the delay after the last failure has elapsed. An event may lead to a run before that. If this run fails,
-    /// the key waits for the rest of the delay, and its next delay does not get longer.
+    /// the key waits for the rest of the delay, and its next delay does not get longer. Nor is the key given up then, even if it is out of
+    /// [retries](crate::WorkersBuilder::max_retries): the retry that is still to come decides. If this run asks for a longer delay itself, by
+    /// [`RetryAfter`](crate::Outcome::RetryAfter), the longer one counts.
     ///
     /// Off by default, as in client-go. There, events that add a failing key during its backoff drive it to the longest delay, though it
     /// waits for none.

@@ -188,8 +188,15 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkersBuilder<K> {
     /// With the default limiter 15 retries take 164 s. So an outage that lasts longer gives up each key that is due meanwhile. Such a key runs
     /// again after its next add. If it had none but [`RequeueAfter`](Outcome::RequeueAfter) to come back, it has lost its next look, and
     /// does not come again. If keys are looked at periodically, set no limit: the backoff grows to 1000 s, and stays there. Or let
-    /// [`on_give_up`](Self::on_give_up) add the key with a delay. Events make it shorter than 164 s: each add of a failing key is a run at
-    /// once, and counts as a retry if it fails, unless [`DelayedAdd`](crate::DelayedAdd) says otherwise.
+    /// [`on_give_up`](Self::on_give_up) add the key with a delay. A key is given up once, but events make
+    /// the time shorter: by default each add of a failing key is a run at once, which counts as a retry if it fails. For a key that always
+    /// fails, has an event each half second, and may be retried eight times with backoffs of 1 s, 2 s and so on, 255 s in all:
+    ///
+    /// | setting | given up after |
+    /// |---|---|
+    /// | [`DelayedAdd::Independent`](crate::DelayedAdd::Independent), the default, and [`Promote`](crate::DelayedAdd::Promote) | 4 s |
+    /// | [`DelayedAdd::Strict`](crate::DelayedAdd::Strict): events wait for the retry | 255 s |
+    /// | a limiter with [`served_only`](crate::rate_limiter::PerKey::served_only): events run, and their failures do not count | 255 s |
     ///
     /// If the limiter panics, the key is retried after 50 ms, and the queue counts the retry itself. So the limit holds even if the limiter
     /// panics each time.

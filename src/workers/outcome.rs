@@ -24,6 +24,10 @@ use std::time::Duration;
 /// [`retry`]: crate::Item::retry
 /// [rate-limited]: AddOptions::rate_limited
 ///
+/// The newest outcome decides when the key comes back: it replaces the delay that the outcome of an earlier run has set, or drops it if the
+/// key is done by `Success`, `GiveUp` or out of retries. What a handler adds itself, by a call of the queue, is a caller's delay, which no
+/// outcome touches: see [`DelayConflict`](crate::DelayConflict).
+///
 /// [`Tally`](super::Tally) has these counts; [`Runs`](crate::observe::Runs), and the metric `workqueue_runs_total`, count by result.
 ///
 /// # The question mark
@@ -80,7 +84,8 @@ pub enum Outcome {
     /// Like `Retry`, with the error, which goes to [`on_error`](super::WorkersBuilder::on_error). `?` converts an error into this.
     Failed(Box<dyn Error + Send + Sync>),
     /// Like `Failed`, with a time to wait, such as the `Retry-After` of an HTTP answer. The key is retried after the longer of this delay
-    /// and the limiter's delay.
+    /// and the limiter's delay, counted from the end of this run. An earlier retry, if one is still to come, does not come sooner: it is
+    /// replaced.
     #[doc(alias = "Retry-After")]
     RetryAfter {
         /// The shortest delay of the retry.
