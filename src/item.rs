@@ -176,6 +176,48 @@ impl<'q, K> Item<'q, K> {
         forgot.pass_on();
     }
 
+    /// The work succeeded, and is not to be repeated for some time: like [`succeed`](Self::succeed), but for `time` after this call no hand-out
+    /// of the key begins. The queue holds adds that come meanwhile back, and makes one run of them at the end of that time.
+    ///
+    /// Without an add there is no run, and the queue forgets the key after that time. So this bounds how often a key runs that has many events,
+    /// and the last event is never lost. A delay, or a retry, that would expire earlier is put off.
+    ///
+    /// An add that is held back returns [`Added::Delayed`], and the key counts as a delayed one: drains do not wait for it, and
+    /// [`take_delayed`](crate::WorkQueue::take_delayed) returns it. [`cancel`](crate::WorkQueue::cancel) leaves such an add, and
+    /// [`remove`](crate::WorkQueue::remove) takes it back. Without an add, no list and no count has the key, and
+    /// [`wait_idle`](crate::WorkQueue::wait_idle) does not wait for it. If the key was added while this item was held, this add is held back,
+    /// too, also after a shut-down.
+    ///
+    /// # Panics
+    /// Like [`succeed`](Self::succeed).
+    ///
+    /// # Examples
+    /// ```
+    /// use keyqueue::{Added, Clock, Driver, WorkQueue};
+    /// use std::time::Duration;
+    ///
+    /// let (clock, time) = Clock::mock();
+    /// let queue = WorkQueue::builder().clock(clock).driver(Driver::Manual).build();
+    /// queue.add("node-1");
+    /// queue.get().unwrap().cool_down(Duration::from_secs(10));
+    /// assert_eq!(queue.add("node-1"), Added::Delayed);
+    /// assert_eq!(queue.add("node-1"), Added::Coalesced);
+    /// time.advance(Duration::from_secs(10));
+    /// queue.turn();
+    /// assert_eq!(*queue.get().unwrap(), "node-1"); // once, for both
+    /// ```
+    pub fn cool_down(self, time: Duration) {
+        self.rest(time);
+        self.succeed();
+    }
+
+    /// The key will cool down for this time after its run, which is about to end.
+    pub(crate) fn rest(&self, time: Duration) {
+        if !time.is_zero() {
+            contained_while_unwinding(|| Shared::rest(self.queue, &self.claimed, time));
+        }
+    }
+
     /// The work failed, and will not be tried again: forgets the failures of the key, ends the hand-out, and counts the key as [given
     /// up](crate::Stats::given_up).
     ///

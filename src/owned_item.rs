@@ -85,6 +85,14 @@ impl<K> OwnedItem<K> {
         self.finish(|item| item.succeed());
     }
 
+    /// Like [`Item::cool_down`].
+    ///
+    /// # Panics
+    /// If the limiter does.
+    pub fn cool_down(self, time: Duration) {
+        self.finish(|item| item.cool_down(time));
+    }
+
     /// Like [`Item::give_up`].
     ///
     /// # Panics

@@ -114,7 +114,8 @@ pub struct Stats {
     /// [measure](crate::WorkQueueBuilder::measure). Client-go's `workqueue_unfinished_work_seconds`.
     pub unfinished_work: Option<Duration>,
     /// The time until the earliest delay expires. Zero: it has expired, and its key is not added yet. `Duration::MAX`: it never expires.
-    /// `None`: there is no delay. After a caller moves or cancels a delay, this may show its old deadline for a while.
+    /// `None`: there is no delay. After a caller moves or cancels a delay, this may show its old deadline for a while. The end of a
+    /// [cool-down](crate::Item::cool_down) counts as a deadline while another key has a delay.
     pub next_deadline: Option<Duration>,
 }
 

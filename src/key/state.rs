@@ -25,7 +25,9 @@
 //! "Absent" means neither DIRTY nor PROCESSING. DELAYED and FAILED each keep such a key in the table. WAITING goes with DELAYED: an add
 //! waits for a retry ([`DelayedAdd::Strict`](crate::DelayedAdd::Strict)). UNWINDING goes with PROCESSING: the holder's thread was
 //! already unwinding when it got the key, so a drop of the item by that unwinding does not mean that the work on the key has panicked.
-//! AWAITED goes with PROCESSING, too: the step that makes the key dirty clears it, and owes the news.
+//! AWAITED goes with PROCESSING, too: the step that makes the key dirty clears it, and owes the news. RESTING means that the key cools down
+//! after a run. It keeps the key in the table. An add of such a key does not make it dirty, but sets WAITING: it waits until the key has
+//! cooled down.
 //!
 //! Every step is made under the lock, which orders the steps. The word is an atomic because the holder of the key reads it
 //! without the lock, as in [`is_dirty`](State::is_dirty). A step returns what the caller has to do next.
@@ -46,6 +48,8 @@ const FAILED: u8 = 1 << 4;
 const UNWINDING: u8 = 1 << 5;
 /// Somebody waits until the key, which is processing, becomes dirty.
 const AWAITED: u8 = 1 << 6;
+/// The key is cooling down: it is in the wheel, and is not queued until it leaves the wheel.
+const RESTING: u8 = 1 << 7;
 
 /// The state word of one key.
 #[derive(Debug)]
@@ -61,6 +65,8 @@ pub(crate) enum OnAdd {
     Coalesce,
     /// Nothing: the key is processing, and its `done` will push it (I3).
     Defer,
+    /// The add waits, as the key is cooling down. The word is as it was.
+    Hold,
 }
 
 /// What the caller has to do for a `done`.
@@ -71,6 +77,8 @@ pub(crate) enum OnDone {
     Remove,
     /// Push the key (I5): it was added while it was processing.
     Push,
+    /// The same, but the key is cooling down: the add waits, and the key is not dirty any more.
+    Hold,
     /// Leave the key in the table: it is delayed, or has failed.
     Keep,
 }
@@ -95,6 +103,9 @@ impl State {
         let before = self.0.load(Ordering::Relaxed);
         if before & DIRTY != 0 {
             return OnAdd::Coalesce;
+        }
+        if before & (PROCESSING | RESTING) == RESTING {
+            return OnAdd::Hold;
         }
         self.0.store(before | DIRTY, Ordering::Release);
         if before & PROCESSING != 0 { OnAdd::Defer } else { OnAdd::Push }
@@ -124,9 +135,40 @@ impl State {
         self.0.store(left, Ordering::Relaxed);
         match left {
             0 => OnDone::Remove,
-            _ if left & DIRTY != 0 => OnDone::Push,
+            _ if left & (DIRTY | RESTING) == DIRTY => OnDone::Push,
+            _ if left & DIRTY != 0 => {
+                self.0.store(left & !DIRTY, Ordering::Relaxed);
+                OnDone::Hold
+            }
             _ => OnDone::Keep,
         }
+    }
+
+    /// The key cools down after this run. For the holder.
+    pub(crate) fn set_resting(&self) {
+        let before = self.0.load(Ordering::Relaxed);
+        debug_assert_ne!(before & PROCESSING, 0, "a rest begins with the end of a run");
+        self.0.store(before | RESTING, Ordering::Release);
+    }
+
+    pub(crate) fn clear_resting(&self) {
+        self.0.store(self.0.load(Ordering::Relaxed) & !RESTING, Ordering::Release);
+    }
+
+    #[inline]
+    pub(crate) fn is_resting(&self) -> bool {
+        self.0.load(Ordering::Relaxed) & RESTING != 0
+    }
+
+    /// The key has an entry in the wheel: it is delayed, or cooling down.
+    #[inline]
+    pub(crate) fn is_in_wheel(&self) -> bool {
+        self.0.load(Ordering::Relaxed) & (DELAYED | RESTING) != 0
+    }
+
+    /// An add waits for the end of the rest.
+    pub(crate) fn set_waiting(&self) {
+        self.0.store(self.0.load(Ordering::Relaxed) | WAITING, Ordering::Release);
     }
 
     /// The thread that holds the key was already unwinding when it got the key.

@@ -9,7 +9,7 @@
 //!
 //! [`delays`](super::delays) says what an add does about a delay.
 
-use super::later::{Due, Kind};
+use super::later::Due;
 use super::{EntryRef, Failure, Machine, Mode, Owed};
 use crate::key::{Hash, OnAdd};
 use crate::order::{Group, NORMAL};
@@ -148,10 +148,10 @@ impl<K> Machine<K> {
         self.counts.retries += u64::from(delay.is_some());
         if let Some(delay) = delay.filter(|delay| *delay > 0) {
             let deadline = self.later.deadline(how.now, delay);
-            let due = Due { deadline, priority: how.priority, kind: Kind::of_caller(how.failure.is_one()) };
+            let due = Due { deadline, priority: how.priority, is_retry: how.failure.is_one() };
             return self.set_delay(entry, due, how.conflict);
         }
-        if !entry.state().is_delayed() {
+        if !entry.state().is_in_wheel() {
             return self.make_dirty(entry, how.priority, mode);
         }
         let (priority, owed) = self.meet_delay(entry, how.priority, how.conflict);
@@ -167,7 +167,7 @@ impl<K> Machine<K> {
     #[inline(always)]
     pub(super) fn make_dirty(&mut self, entry: EntryRef<K>, priority: i8, mode: Mode) -> (Added, Owed) {
         let transition = entry.state().on_add();
-        if mode.is_measured && transition != OnAdd::Coalesce {
+        if mode.is_measured && matches!(transition, OnAdd::Push | OnAdd::Defer) {
             self.note_dirty(entry);
         }
         match transition {
@@ -187,6 +187,7 @@ impl<K> Machine<K> {
                 }
                 (Added::Deferred, self.became_dirty(entry))
             }
+            OnAdd::Hold => (self.hold(entry, priority), Owed::NOTHING),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Delays: what sets, moves and drops them.
 //!
 //! A key has at most two: one that a caller has set, and one that its last holder has set, who has ended a hand-out with a retry or with a
-//! requeue. Each is set by its own setter, and the earlier one is in the wheel.
+//! requeue. The earlier one is in the wheel. [`rest`](super::rest) is about keys that are cooling down, whose delays wait for the end of that.
 //!
 //! ```text
 //!   a caller adds with a delay      no delay of      a caller's that is     a caller's that is
@@ -28,9 +28,10 @@
 //! effect. Of the adds that meet a delay and leave it the highest priority counts. A delay is a bit of its key's state and an entry in the
 //! wheel, and both change in one step (I9).
 
-use super::later::{Due, Dues, Kind};
+use super::later::{Due, Dues, Setter};
 use super::{EntryRef, How, Machine, Mode, Owed};
 use crate::key::Hash;
+use crate::order::NORMAL;
 use crate::{Added, DelayConflict, DelayedAdd};
 use equivalent::Equivalent;
 
@@ -39,8 +40,6 @@ use equivalent::Equivalent;
 pub(crate) struct Delay {
     pub(crate) deadline: u64,
     pub(crate) priority: i8,
-    /// An add waits for it ([`DelayedAdd::Strict`]).
-    pub(crate) is_awaited: bool,
 }
 
 /// What a cancel has done.
@@ -68,9 +67,13 @@ impl<K> Machine<K> {
         let Some(entry) = self.keys.find(key, hash).filter(|entry| entry.state().is_delayed()) else {
             return (Cancelled::Nothing, Owed::NOTHING);
         };
-        let priority = self.later.records[entry.number()].highest();
-        let is_awaited = self.drop_delays(entry);
-        let (cancelled, owed) = if is_awaited && mode.is_open {
+        if entry.state().is_resting() {
+            return self.cancel_resting(entry, mode);
+        }
+        let is_awaited = entry.state().is_waited_for() && mode.is_open;
+        let priority = if is_awaited { self.highest(entry, i8::MIN) } else { NORMAL };
+        self.drop_delays(entry);
+        let (cancelled, owed) = if is_awaited {
             let (added, owed) = self.make_dirty(entry, priority, mode);
             (Cancelled::Added(added), owed)
         } else {
@@ -82,42 +85,51 @@ impl<K> Machine<K> {
     /// A caller sets the delay of a key, or moves it. The call has made sure that there is room.
     #[inline(always)]
     pub(super) fn set_delay(&mut self, entry: EntryRef<K>, due: Due, conflict: DelayConflict) -> (Added, Owed) {
-        if entry.state().is_delayed() { self.move_delay(entry, due, conflict) } else { self.begin_delay(entry, due) }
+        if entry.state().is_in_wheel() {
+            self.move_delay(entry, due, conflict)
+        } else {
+            self.begin_delay(entry, Setter::Caller, due)
+        }
     }
 
     #[inline(always)]
-    fn begin_delay(&mut self, entry: EntryRef<K>, due: Due) -> (Added, Owed) {
+    fn begin_delay(&mut self, entry: EntryRef<K>, setter: Setter, due: Due) -> (Added, Owed) {
         entry.state().set_delayed();
         self.counts.delays += 1;
-        (Added::Delayed, self.later.begin(entry.number(), due))
+        (Added::Delayed, self.later.begin(entry.number(), setter, due))
     }
 
-    /// The same for a key that is delayed.
+    /// The same for a key that is in the wheel.
     fn move_delay(&mut self, entry: EntryRef<K>, mut due: Due, conflict: DelayConflict) -> (Added, Owed) {
-        let number = entry.number();
-        let mut dues = self.later.dues(number);
+        let mut dues = self.later.dues(entry.number());
+        let has_one = dues != Dues::default();
         match (conflict, &mut dues.caller) {
-            (DelayConflict::KeepExisting, _) => {
+            (DelayConflict::KeepExisting, _) if has_one => {
                 let owed = self.keep_existing(entry, due.priority);
                 return (self.coalesced(), owed);
             }
             (DelayConflict::Replace, _) => {
-                due.priority = due.priority.max(self.later.records[number].highest());
+                due.priority = self.highest(entry, due.priority);
                 dues = Dues { caller: Some(due), holder: None };
             }
             (DelayConflict::EarliestWins, Some(old)) => {
                 due.priority = due.priority.max(old.priority);
                 if old.deadline <= due.deadline {
                     old.priority = due.priority;
-                    let owed = self.later.set(number, dues);
+                    let owed = self.store(entry, dues);
                     return (self.coalesced(), owed);
                 }
                 *old = due;
             }
-            (DelayConflict::EarliestWins, None) => dues.caller = Some(due),
+            (_, slot) => *slot = Some(due),
         }
         self.counts.delays += 1;
-        (Added::Delayed, self.later.set(number, dues))
+        (Added::Delayed, self.store(entry, dues))
+    }
+
+    /// The highest priority of an add and of the delays of its key, which it replaces.
+    fn highest(&self, entry: EntryRef<K>, priority: i8) -> i8 {
+        self.later.dues(entry.number()).highest().map_or(priority, |highest| highest.max(priority))
     }
 
     /// A caller's add is content with a delay of its key. If that is a holder's, which the end of a hand-out may drop, the caller gets one with
@@ -126,10 +138,10 @@ impl<K> Machine<K> {
         let mut dues = self.later.dues(entry.number());
         let kept = match (dues.caller, dues.holder) {
             (Some(old), _) => Some(Due { priority: old.priority.max(priority), ..old }),
-            (None, holder) => holder.map(|holder| Due { priority, kind: Kind::Callers, ..holder }),
+            (None, holder) => holder.map(|holder| Due { priority, is_retry: false, ..holder }),
         };
         dues.caller = kept;
-        self.later.set(entry.number(), dues)
+        self.store(entry, dues)
     }
 
     fn coalesced(&mut self) -> Added {
@@ -145,30 +157,32 @@ impl<K> Machine<K> {
         priority: i8,
         conflict: DelayConflict,
     ) -> (Option<i8>, Owed) {
-        let number = entry.number();
+        let mut dues = self.later.dues(entry.number());
         match (conflict, self.policy) {
             (DelayConflict::Replace, _) => {
-                let highest = self.later.records[number].highest();
-                self.drop_delays(entry);
-                (Some(priority.max(highest)), Owed::NOTHING)
+                let highest = self.highest(entry, priority);
+                (Some(highest), self.keep(entry, Dues::default()))
             }
-            (DelayConflict::KeepExisting, _) => (None, self.keep_existing(entry, priority)),
-            (DelayConflict::EarliestWins, DelayedAdd::Independent) => (Some(priority), Owed::NOTHING),
+            (DelayConflict::KeepExisting, _) if dues != Dues::default() => (None, self.keep_existing(entry, priority)),
             (DelayConflict::EarliestWins, DelayedAdd::Promote) => {
-                let (mut dues, mut highest) = (self.later.dues(number), priority);
+                let mut highest = priority;
                 for due in [&mut dues.caller, &mut dues.holder] {
-                    highest = due.take_if(|due| due.kind.is_retry()).map_or(highest, |due| highest.max(due.priority));
+                    highest = due.take_if(|due| due.is_retry).map_or(highest, |due| highest.max(due.priority));
                 }
                 (Some(highest), self.keep(entry, dues))
             }
             (DelayConflict::EarliestWins, DelayedAdd::Strict) => {
-                let mut dues = self.later.dues(number);
+                let waited = entry.state().is_waited_for();
                 match dues.retry().filter(|_| entry.state().defer_add()) {
                     Some(retry) => retry.priority = retry.priority.max(priority),
                     None => return (Some(priority), Owed::NOTHING),
                 }
-                (None, self.later.set(number, dues))
+                if entry.state().is_resting() {
+                    entry.set_pending(if waited { entry.pending().max(priority) } else { priority });
+                }
+                (None, self.store(entry, dues))
             }
+            _ => (Some(priority), Owed::NOTHING),
         }
     }
 
@@ -178,28 +192,28 @@ impl<K> Machine<K> {
     pub(super) fn add_held(&mut self, entry: EntryRef<K>, how: How<'_>, mode: Mode) -> (Added, Owed) {
         let delay = self.count_failure(entry, how.failure, how.delay);
         self.counts.retries += u64::from(delay.is_some());
-        let kind = Kind::of_holder(how.failure.is_one());
+        let is_retry = how.failure.is_one();
         let due = delay.filter(|delay| *delay > 0).map(|delay| {
             let deadline = self.later.deadline(how.now, delay);
-            Due { deadline, priority: how.priority, kind }
+            Due { deadline, priority: how.priority, is_retry }
         });
         match due {
-            _ if entry.state().is_delayed() => self.decide_anew(entry, due, how, mode),
-            Some(due) => self.begin_delay(entry, due),
+            _ if entry.state().is_in_wheel() => self.decide_anew(entry, due, how, mode),
+            Some(due) => self.begin_delay(entry, Setter::Holder, due),
             None => self.make_dirty(entry, how.priority, mode),
         }
     }
 
-    /// The same for a key that is delayed. `due`: its new delay, if it is to have one.
+    /// The same for a key that is in the wheel. `due`: its new delay, if it is to have one.
     fn decide_anew(&mut self, entry: EntryRef<K>, due: Option<Due>, how: How<'_>, mode: Mode) -> (Added, Owed) {
         let mut dues = self.later.dues(entry.number());
         if let Some(old) = &mut dues.holder {
             let is_later = due.is_some_and(|due| due.deadline > old.deadline);
             let stands =
-                how.conflict == DelayConflict::KeepExisting || how.is_uncounted && old.kind.is_retry() && !is_later;
+                how.conflict == DelayConflict::KeepExisting || how.is_uncounted && old.is_retry && !is_later;
             if stands {
                 old.priority = old.priority.max(how.priority);
-                let owed = self.later.set(entry.number(), dues);
+                let owed = self.store(entry, dues);
                 return (self.coalesced(), owed);
             }
         }
@@ -220,11 +234,11 @@ impl<K> Machine<K> {
         if is_last_trace { Owed::NOTHING } else { self.set_holders(entry, None, mode) }
     }
 
-    /// Sets or drops the holder's delay of a delayed key. If an add has waited for it, and there is no other retry, the add takes effect.
+    /// Sets or drops the holder's delay of a key that is in the wheel. If an add has waited for it, and there is no other retry, the add takes effect.
     fn set_holders(&mut self, entry: EntryRef<K>, due: Option<Due>, mode: Mode) -> Owed {
         let mut dues = self.later.dues(entry.number());
         let old = std::mem::replace(&mut dues.holder, due);
-        let awaited = old.filter(|old| old.kind.is_retry() && entry.state().is_waited_for());
+        let awaited = old.filter(|old| old.is_retry && entry.state().is_waited_for());
         let takes_effect = awaited.is_some() && dues.retry().is_none();
         if let (Some(awaited), Some(retry)) = (awaited, dues.retry()) {
             retry.priority = retry.priority.max(awaited.priority);
@@ -236,33 +250,62 @@ impl<K> Machine<K> {
         owed.and(more).and(Owed::only_if(true, Owed::ADDED))
     }
 
-    /// Only these are left of the delays of a key.
+    /// Only these are left of the delays of a key. If the wheel is full, they stay as they are, as the later one has no room.
     fn keep(&mut self, entry: EntryRef<K>, dues: Dues) -> Owed {
-        if dues == Dues::default() {
-            self.drop_delays(entry);
-            return self.later.garbage();
+        if self.later.has_room() { self.store(entry, dues) } else { Owed::NOTHING }
+    }
+
+    /// Sets the delays of a key that is in the wheel. Those that are due before it has cooled down wait for that.
+    pub(super) fn store(&mut self, entry: EntryRef<K>, mut dues: Dues) -> Owed {
+        let (number, state) = (entry.number(), entry.state());
+        if state.is_resting() {
+            dues.not_before(self.later.records[number].deadline());
         }
-        // If the wheel is full, the earlier delay stays, as the later one has no room.
-        if self.later.has_room() { self.later.set(entry.number(), dues) } else { Owed::NOTHING }
+        self.later.write(number, dues);
+        let is_held = state.is_resting() && state.is_waited_for();
+        match (state.is_delayed(), dues.earliest()) {
+            (true, None) if !is_held => self.end_delay(entry),
+            (false, Some(_)) => {
+                self.later.count(number);
+                state.set_delayed();
+            }
+            _ => {}
+        }
+        match dues.earliest() {
+            _ if state.is_resting() => Owed::NOTHING,
+            Some((_, due)) => self.later.put(number, due.deadline),
+            None => {
+                self.later.remove(number);
+                self.later.garbage()
+            }
+        }
     }
 
-    /// Drops the delays of a delayed key. Returns whether an add waits for one.
+    /// Drops the delays of a delayed key. No add waits any more.
     #[inline]
-    pub(super) fn drop_delays(&mut self, entry: EntryRef<K>) -> bool {
+    pub(super) fn drop_delays(&mut self, entry: EntryRef<K>) {
+        if entry.state().is_resting() {
+            entry.state().stop_waiting();
+            let _owes_nothing = self.store(entry, Dues::default());
+            return;
+        }
         self.later.remove(entry.number());
-        self.end_delay(entry)
+        self.end_delay(entry);
     }
 
-    /// The key has left the wheel (I9). Returns whether an add waits for the delay.
+    /// The key is not delayed any more, and no add waits.
     #[inline]
-    pub(super) fn end_delay(&mut self, entry: EntryRef<K>) -> bool {
+    pub(super) fn end_delay(&mut self, entry: EntryRef<K>) {
         self.later.end(entry.number());
-        entry.state().clear_delayed()
+        entry.state().clear_delayed();
     }
 
-    /// The last delay of a key, which may have left the wheel.
-    pub(super) fn last_delay(&self, entry: EntryRef<K>, is_awaited: bool) -> Delay {
-        let record = &self.later.records[entry.number()];
-        Delay { deadline: record.deadline(), priority: record.priority(), is_awaited }
+    /// The delay of a delayed key that ends first.
+    pub(super) fn first_delay(&self, entry: EntryRef<K>) -> Delay {
+        if let Some(held) = self.held_add(entry) {
+            return held;
+        }
+        let (_, due) = self.later.dues(entry.number()).earliest().expect("a delayed key has a delay");
+        Delay { deadline: due.deadline, priority: due.priority }
     }
 }

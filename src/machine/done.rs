@@ -53,6 +53,10 @@ impl<K> Machine<K> {
                 let priority = if mode.is_ordered { entry.pending() } else { NORMAL };
                 (Ended::Queued, self.push(entry, priority, mode))
             }
+            OnDone::Hold => {
+                self.hold_dirty(entry, mode);
+                (Ended::Kept, Owed::NOTHING)
+            }
             OnDone::Keep => (Ended::Kept, Owed::NOTHING),
             OnDone::Remove => {
                 let (key, owed) = self.forget(entry, mode);

@@ -18,6 +18,8 @@ const NEAR: usize = model_const(16, 2);
 pub(crate) struct Expired {
     /// The number of delays that have expired, by what the add did: queued, deferred, coalesced.
     pub(crate) by_answer: [usize; 3],
+    /// The number of keys that have cooled down, and of which no add has waited for that.
+    pub(crate) rests: usize,
     /// There is more to do at this time, or there may be.
     pub(crate) has_more: bool,
     /// That is to sort deadlines that are still to come.
@@ -30,8 +32,9 @@ impl<K> Machine<K> {
     pub(crate) fn expire(&mut self, now: u64, at_most: usize, mode: Mode) -> (Expired, Owed) {
         // A key takes two steps: it is sorted, and taken out.
         let (mut by_answer, mut owed, mut budget, mut left) = ([0; 3], Owed::NOTHING, BATCH.min(2 * at_most), at_most);
+        let mut rests = 0;
         if !mode.is_open {
-            return (Expired { by_answer, has_more: false, is_ahead: false }, owed);
+            return (Expired { by_answer, rests, has_more: false, is_ahead: false }, owed);
         }
         let (has_more, is_ahead) = loop {
             let (mut near, mut count) = ([const { None }; NEAR], 0);
@@ -40,11 +43,18 @@ impl<K> Machine<K> {
                     Popped::Expired(number) => {
                         let entry = self.keys.get(number).expect("a delayed key is known");
                         entry.prefetch();
-                        let mut earlier = None;
-                        if let Some((priority, more)) = self.later.next_due(number, || entry.state().is_waited_for()) {
-                            (earlier, owed) = (Some(priority), owed.and(more));
+                        let mut special = None;
+                        if self.later.has_special_keys()
+                            && let Some((priority, more)) = self.left_the_wheel(entry, mode)
+                        {
+                            owed = owed.and(more);
+                            if priority.is_none() {
+                                rests += 1;
+                                continue;
+                            }
+                            special = priority;
                         }
-                        near[count] = Some((entry, earlier));
+                        near[count] = Some((entry, special));
                         count += 1;
                         if count == NEAR.min(left) {
                             break Popped::BudgetSpent;
@@ -54,19 +64,17 @@ impl<K> Machine<K> {
                 }
             };
             left -= count;
-            for (entry, earlier) in near.into_iter().map_while(|entry| entry) {
+            for (entry, special) in near.into_iter().map_while(|entry| entry) {
                 self.counts.expired += 1;
-                let priority = match earlier {
-                    // The other delay of the key is in the wheel now.
-                    Some(priority) => {
-                        entry.state().stop_waiting();
-                        if mode.is_ordered { priority } else { NORMAL }
-                    }
+                let priority = match special {
+                    Some(priority) => priority,
                     None => {
+                        let priority = if mode.is_ordered { self.first_delay(entry).priority } else { NORMAL };
                         self.end_delay(entry);
-                        if mode.is_ordered { self.last_delay(entry, false).priority } else { NORMAL }
+                        priority
                     }
                 };
+                let priority = if mode.is_ordered { priority } else { NORMAL };
                 let (added, more) = self.make_dirty(entry, priority, mode);
                 if mode.is_measured {
                     self.times.iter_mut().for_each(|times| times.dirty_at(now));
@@ -91,7 +99,7 @@ impl<K> Machine<K> {
                 next => break (true, next == Popped::NeedsCascade),
             }
         };
-        (Expired { by_answer, has_more, is_ahead }, owed.and(self.later.garbage()))
+        (Expired { by_answer, rests, has_more, is_ahead }, owed.and(self.later.garbage()))
     }
 
     /// No delay expires before this. ([`NEVER`]: there is none.)
@@ -106,8 +114,8 @@ impl<K> Machine<K> {
         self.later.is_sorting()
     }
 
-    /// The earliest deadline, or an earlier time while deadlines are sorted: for statistics.
+    /// The earliest deadline, or an earlier time: while deadlines are sorted, or if a key cools down until then. For statistics.
     pub(crate) fn next_deadline(&self) -> Option<u64> {
-        self.later.earliest()
+        if self.later.delayed == 0 { None } else { self.later.earliest() }
     }
 }

@@ -18,6 +18,8 @@ pub(super) struct RetiredSlots<K> {
 /// Its drop frees the memory.
 #[expect(dead_code, reason = "it is kept to be dropped")]
 pub(crate) struct Garbage<K> {
+    /// Keys that have cooled down. The caller drops each by itself, as its drop may panic.
+    pub(crate) gone: Vec<K>,
     order: Bin<EntryRef<K>>,
     pub(super) keys: Vec<RetiredSlots<K>>,
     wheel: (Option<Box<Wheel>>, Vec<Box<Block>>),
@@ -28,7 +30,8 @@ impl<K> Machine<K> {
     #[cold]
     pub(crate) fn take_garbage(&mut self) -> Garbage<K> {
         let order = std::mem::replace(&mut self.bin, Bin::new());
-        Garbage { order, keys: std::mem::take(&mut self.retired), wheel: self.later.take_garbage() }
+        let gone = std::mem::take(&mut self.gone);
+        Garbage { gone, order, keys: std::mem::take(&mut self.retired), wheel: self.later.take_garbage() }
     }
 
     #[cfg(test)]
@@ -39,7 +42,7 @@ impl<K> Machine<K> {
     /// After a step that may have left memory.
     #[inline]
     pub(super) fn garbage(&self) -> Owed {
-        Owed::only_if(!self.bin.is_empty() || !self.retired.is_empty(), Owed::GARBAGE).and(self.later.garbage())
+        Owed::only_if(!self.bin.is_empty() || !self.retired.is_empty() || !self.gone.is_empty(), Owed::GARBAGE).and(self.later.garbage())
     }
 
     /// Chunks of slots are to be freed. Each takes the records and times of its slots with it at once, as its number may be used again.

@@ -2,11 +2,12 @@
 //!
 //! ```text
 //!   key DELAYED ──▶ record of its slot: priority, beginning, placement ◀──▶ entry in the wheel, by deadline
-//!                                       the later delay, if there are two
+//!                                       the deadline of each delay
 //!   key FAILED ───▶ record of its slot: failures
 //! ```
 //!
-//! A key can have two delays: one that a caller has set, and one that a holder has set. The earlier one is in the wheel (I9).
+//! A key can have two delays: one that a caller has set, and one that a holder has set. The earlier one is in the wheel (I9). While the key
+//! is cooling down, the end of that is in the wheel in their place, and neither of the two is earlier.
 
 use super::Owed;
 use crate::key::SideArray;
@@ -25,10 +26,12 @@ pub(super) struct Later {
     old: Option<Box<Wheel>>,
     /// Of the slots whose keys are delayed or have failed, and some others.
     pub(super) records: SideArray<Record>,
-    /// Keys in the wheel.
+    /// Keys that are delayed.
     pub(super) delayed: usize,
     /// Those of them that have two delays.
     doubles: usize,
+    /// Keys that are cooling down.
+    pub(super) resting: usize,
     /// Keys whose failures are counted.
     pub(super) failing: usize,
     /// The latest time that a call has told. Never goes back.
@@ -39,55 +42,33 @@ pub(super) struct Later {
     pub(super) begun: u64,
 }
 
-/// What is kept for a slot: 32 bytes.
+/// What is kept for a slot: 40 bytes.
 #[derive(Default)]
 pub(super) struct Record {
-    /// The deadline of the later delay, if there are two.
-    later: u64,
-    /// Of the earlier delay.
+    /// Of the delays, by [`Setter`].
+    deadlines: [u64; 2],
     placement: Placement,
     pub(super) failures: u32,
     /// The number of times that a key had become delayed when this one did, without the high bits.
     began: u32,
-    /// Of the earlier delay and of the later one.
+    /// Of the delays, by [`Setter`].
     priorities: [i8; 2],
-    /// Of the earlier delay and of the later one.
-    kinds: [Kind; 2],
+    /// By [`Setter`], two bits each: whether there is a delay, and whether it is a retry.
+    kinds: u8,
 }
 
-/// What a delay is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) enum Kind {
-    /// There is none.
-    #[default]
-    Nothing,
-    /// Set by a caller.
-    Callers,
-    /// The same, for a failure.
-    CallersRetry,
-    /// Set by the holder of the key, at the end of its hand-out.
-    Holders,
-    /// The same, for a failure.
-    HoldersRetry,
+/// Who has set a delay.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Setter {
+    /// A call of the queue.
+    Caller,
+    /// The end of a hand-out.
+    Holder,
 }
 
-impl Kind {
-    pub(super) fn of_caller(is_retry: bool) -> Self {
-        if is_retry { Self::CallersRetry } else { Self::Callers }
-    }
-
-    pub(super) fn of_holder(is_retry: bool) -> Self {
-        if is_retry { Self::HoldersRetry } else { Self::Holders }
-    }
-
-    pub(super) fn is_holders(self) -> bool {
-        matches!(self, Self::Holders | Self::HoldersRetry)
-    }
-
-    pub(super) fn is_retry(self) -> bool {
-        matches!(self, Self::CallersRetry | Self::HoldersRetry)
-    }
-}
+const SETTERS: [Setter; 2] = [Setter::Caller, Setter::Holder];
+const IS_SET: u8 = 1;
+const IS_RETRY: u8 = 2;
 
 /// One delay of a key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -95,10 +76,11 @@ pub(super) struct Due {
     pub(super) deadline: u64,
     /// The priority that the key will have.
     pub(super) priority: i8,
-    pub(super) kind: Kind,
+    /// It was set for a failure.
+    pub(super) is_retry: bool,
 }
 
-/// The delays of a key: the caller's and the holder's.
+/// The delays of a key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Dues {
     pub(super) caller: Option<Due>,
@@ -106,38 +88,54 @@ pub(super) struct Dues {
 }
 
 impl Dues {
-    /// The one of the same setter.
-    pub(super) fn of(&mut self, kind: Kind) -> &mut Option<Due> {
-        if kind.is_holders() { &mut self.holder } else { &mut self.caller }
+    fn of(&mut self, setter: Setter) -> &mut Option<Due> {
+        match setter {
+            Setter::Caller => &mut self.caller,
+            Setter::Holder => &mut self.holder,
+        }
+    }
+
+    /// The earlier one, which of two with one deadline is the caller's.
+    pub(super) fn earliest(&self) -> Option<(Setter, Due)> {
+        match (self.caller, self.holder) {
+            (Some(caller), Some(holder)) if holder.deadline < caller.deadline => Some((Setter::Holder, holder)),
+            (Some(caller), _) => Some((Setter::Caller, caller)),
+            (None, holder) => holder.map(|holder| (Setter::Holder, holder)),
+        }
+    }
+
+    /// The earlier one, taken out.
+    pub(super) fn take_earliest(&mut self) -> Option<Due> {
+        self.earliest().and_then(|(setter, _)| self.of(setter).take())
     }
 
     /// The one for whose end an add waits ([`DelayedAdd::Strict`](crate::DelayedAdd::Strict)): the earlier retry.
     pub(super) fn retry(&mut self) -> Option<&mut Due> {
         let dues = [&mut self.caller, &mut self.holder].into_iter().flatten();
-        dues.filter(|due| due.kind.is_retry()).min_by_key(|due| due.deadline)
+        dues.filter(|due| due.is_retry).min_by_key(|due| due.deadline)
+    }
+
+    /// The highest priority.
+    pub(super) fn highest(&self) -> Option<i8> {
+        [self.caller, self.holder].into_iter().flatten().map(|due| due.priority).max()
+    }
+
+    /// No delay expires before this.
+    pub(super) fn not_before(&mut self, time: u64) {
+        let dues = [&mut self.caller, &mut self.holder].into_iter().flatten();
+        dues.for_each(|due| due.deadline = due.deadline.max(time));
     }
 }
 
 impl Record {
-    /// Of the earlier delay.
+    /// Of the entry in the wheel.
     #[inline]
     pub(super) fn deadline(&self) -> u64 {
         self.placement.deadline()
     }
 
-    /// Of the earlier delay.
-    #[inline]
-    pub(super) fn priority(&self) -> i8 {
-        self.priorities[0]
-    }
-
-    /// The highest of the delays of the key.
-    pub(super) fn highest(&self) -> i8 {
-        if self.has_two() { self.priorities[0].max(self.priorities[1]) } else { self.priorities[0] }
-    }
-
     fn has_two(&self) -> bool {
-        self.kinds[1] != Kind::Nothing
+        self.kinds & IS_SET != 0 && self.kinds & IS_SET << 2 != 0
     }
 }
 
@@ -152,7 +150,7 @@ impl Later {
     /// `slots`: the number of slots in a chunk.
     pub(super) fn new(slots: usize) -> Self {
         let records = SideArray::new(slots);
-        Self { wheel: None, old: None, records, delayed: 0, doubles: 0, failing: 0, time: 0, until: NEVER, begun: 0 }
+        Self { wheel: None, old: None, records, delayed: 0, doubles: 0, resting: 0, failing: 0, time: 0, until: NEVER, begun: 0 }
     }
 
     /// When a delay expires that a call has asked for.
@@ -174,16 +172,25 @@ impl Later {
         assert!(self.has_room(), "{WHEEL_IS_FULL}");
     }
 
-    /// A key becomes delayed.
+    /// A key that is not in the wheel becomes delayed.
     #[inline(always)]
-    pub(super) fn begin(&mut self, number: u32, due: Due) -> Owed {
+    pub(super) fn begin(&mut self, number: u32, setter: Setter, due: Due) -> Owed {
         self.delayed += 1;
         self.begun += 1;
         let began = self.begun as u32;
         let record = self.records.make(number);
         record.began = began;
-        (record.priorities[0], record.kinds) = (due.priority, [due.kind, Kind::Nothing]);
+        record.deadlines[setter as usize] = due.deadline;
+        record.priorities[setter as usize] = due.priority;
+        record.kinds = (IS_SET | if due.is_retry { IS_RETRY } else { 0 }) << (2 * setter as u8);
         self.insert(number, due.deadline)
+    }
+
+    /// The same for a key that is in the wheel, as it cools down.
+    pub(super) fn count(&mut self, number: u32) {
+        self.delayed += 1;
+        self.begun += 1;
+        self.records[number].began = self.begun as u32;
     }
 
     /// A key that has left the wheel is not delayed any more.
@@ -191,72 +198,53 @@ impl Later {
     pub(super) fn end(&mut self, number: u32) {
         self.delayed -= 1;
         if self.doubles > 0 {
-            self.forget_later(number);
+            self.write(number, Dues::default());
         }
     }
 
-    #[cold]
-    fn forget_later(&mut self, number: u32) {
-        let kind = &mut self.records[number].kinds[1];
-        self.doubles -= usize::from(*kind != Kind::Nothing);
-        *kind = Kind::Nothing;
+    /// A key may have left the wheel that has another delay, or was cooling down.
+    #[inline]
+    pub(super) fn has_special_keys(&self) -> bool {
+        self.doubles + self.resting > 0
     }
 
     /// The delays of a delayed key.
     pub(super) fn dues(&self, number: u32) -> Dues {
         let record = &self.records[number];
-        let deadlines = [record.deadline(), record.later];
         let mut dues = Dues::default();
-        for ((deadline, priority), kind) in deadlines.into_iter().zip(record.priorities).zip(record.kinds) {
-            if kind != Kind::Nothing {
-                *dues.of(kind) = Some(Due { deadline, priority, kind });
+        for setter in SETTERS {
+            let (at, kind) = (setter as usize, record.kinds >> (2 * setter as u8));
+            if kind & IS_SET != 0 {
+                let (deadline, priority) = (record.deadlines[at], record.priorities[at]);
+                *dues.of(setter) = Some(Due { deadline, priority, is_retry: kind & IS_RETRY != 0 });
             }
         }
         dues
     }
 
-    /// Sets the delays of a delayed key, of which there is one at least. The wheel changes only if the earlier deadline does. (If one was
-    /// set that is not the earliest, the caller's comes first.)
-    pub(super) fn set(&mut self, number: u32, dues: Dues) -> Owed {
-        let Dues { caller, holder } = dues;
-        let is_callers = holder.is_none_or(|holder| caller.is_some_and(|caller| caller.deadline <= holder.deadline));
-        let (earlier, later) = if is_callers { (caller, holder) } else { (holder, caller) };
-        let earlier = earlier.expect("a delayed key has a delay");
+    /// Notes the delays of a key that has a record. The wheel is for the caller.
+    #[cold]
+    pub(super) fn write(&mut self, number: u32, mut dues: Dues) {
         let record = &mut self.records[number];
-        let had_two = record.has_two();
-        record.kinds = [earlier.kind, later.map_or(Kind::Nothing, |later| later.kind)];
-        record.priorities = [earlier.priority, later.map_or(0, |later| later.priority)];
-        record.later = later.map_or(0, |later| later.deadline);
-        self.doubles = self.doubles + usize::from(later.is_some()) - usize::from(had_two);
-        if record.deadline() == earlier.deadline {
+        self.doubles -= usize::from(record.has_two());
+        record.kinds = 0;
+        for setter in SETTERS {
+            if let Some(due) = dues.of(setter) {
+                record.deadlines[setter as usize] = due.deadline;
+                record.priorities[setter as usize] = due.priority;
+                record.kinds |= (IS_SET | if due.is_retry { IS_RETRY } else { 0 }) << (2 * setter as u8);
+            }
+        }
+        self.doubles += usize::from(record.has_two());
+    }
+
+    /// Moves the entry of a slot, unless its deadline is this one.
+    pub(super) fn put(&mut self, number: u32, deadline: u64) -> Owed {
+        if self.records[number].deadline() == deadline {
             return Owed::NOTHING;
         }
         self.remove(number);
-        self.insert(number, earlier.deadline).and(self.garbage())
-    }
-
-    /// The earlier delay of a key has left the wheel. If there is another one, that takes its place, and the priority with which the key is
-    /// added now is returned.
-    #[inline]
-    pub(super) fn next_due(&mut self, number: u32, is_waited_for: impl FnOnce() -> bool) -> Option<(i8, Owed)> {
-        if self.doubles == 0 { None } else { self.later_takes_its_place(number, is_waited_for()) }
-    }
-
-    #[cold]
-    fn later_takes_its_place(&mut self, number: u32, is_waited_for: bool) -> Option<(i8, Owed)> {
-        // In a full wheel the two delays expire together.
-        let has_room = self.has_room();
-        let record = &mut self.records[number];
-        if !record.has_two() || !has_room {
-            return None;
-        }
-        // The add that waits may wait for the other delay.
-        let priority = if is_waited_for { record.highest() } else { record.priorities[0] };
-        let later = record.priorities[1];
-        (record.priorities[0], record.kinds) = (later, [record.kinds[1], Kind::Nothing]);
-        self.doubles -= 1;
-        let deadline = record.later;
-        Some((priority, self.insert(number, deadline)))
+        self.insert(number, deadline).and(self.garbage())
     }
 
     /// The earliest deadline, or an earlier time while the wheel sorts deadlines.
@@ -273,7 +261,7 @@ impl Later {
 
     /// Puts the deadline of a slot into the wheel. Owes the news if no delay expires as early.
     #[inline(always)]
-    fn insert(&mut self, number: u32, deadline: u64) -> Owed {
+    pub(super) fn insert(&mut self, number: u32, deadline: u64) -> Owed {
         if self.wheel.is_none() {
             self.make_wheel();
         }
@@ -338,7 +326,7 @@ impl Later {
 
     /// A wheel without delays is not needed. The next delay makes a new one.
     pub(super) fn drop_empty_wheel(&mut self) {
-        if self.delayed == 0 {
+        if self.delayed + self.resting == 0 {
             self.old = self.wheel.take();
         }
     }

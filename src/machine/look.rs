@@ -98,8 +98,8 @@ impl<'m, K> View<'m, K> {
 
     /// The deadline, and the priority that the key will have.
     pub(crate) fn delay(&self) -> Option<(u64, i8)> {
-        let is_delayed = self.1.state().is_delayed();
-        is_delayed.then(|| &self.0.later.records[self.number()]).map(|record| (record.deadline(), record.priority()))
+        let delay = self.1.state().is_delayed().then(|| self.0.first_delay(*self.1));
+        delay.map(|delay| (delay.deadline, delay.priority))
     }
 
     /// When the key became dirty, if it is and that is known.

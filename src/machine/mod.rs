@@ -6,7 +6,8 @@
 //!   verb       given                 answer                      may owe
 //!   add        key, How              queued, dirty already …     READY, DEADLINE, DIRTY
 //!   get                              a key                       OVER
-//!   done       held key, End         what became of it           READY, DRAINED
+//!   done       held key, End         what became of it           READY, DRAINED, ADDED
+//!   rest       held key, time                                    DEADLINE
 //!   requeue    held key, How, End    as add                      as add and done
 //!   cancel     key                   whether it was delayed      READY, DRAINED, DIRTY
 //!   remove     key                   whether it was dirty, too   DRAINED, OVER
@@ -24,6 +25,7 @@
 //! | `add`, `get`, `done`, `take`, `look` | the verbs |
 //! | `claimed`, `dirty` | the token of a held key, and the wait until that is dirty |
 //! | `delays`, `expire`, `failures` | the verbs that have to do with delays and failures, and their steps in others |
+//! | `rest` | keys that cool down after a run |
 //! | `shards` | what a queue with several shards asks of each |
 //! | `shrink` | memory that the keys do not need |
 //! | `later` | the wheel, and a record for each key that is delayed or has failed |
@@ -64,6 +66,7 @@ mod later;
 mod look;
 mod measure;
 mod owed;
+mod rest;
 mod shards;
 mod shrink;
 mod take;
@@ -105,6 +108,8 @@ pub(crate) struct Machine<K> {
     /// Memory to be freed: of the order, and chunks of slots with what was beside them.
     bin: Bin<EntryRef<K>>,
     retired: Vec<RetiredSlots<K>>,
+    /// Keys that an expiry has forgotten, to be dropped.
+    gone: Vec<K>,
     pub(crate) counts: Counts,
 }
 
@@ -150,6 +155,7 @@ impl<K> Machine<K> {
             dirty: Vec::new(),
             bin: Bin::new(),
             retired: Vec::new(),
+            gone: Vec::new(),
             counts: Counts::default(),
         }
     }

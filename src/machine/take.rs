@@ -55,10 +55,10 @@ impl<K> Machine<K> {
         if !is_dirty && !is_delayed {
             return (None, Owed::NOTHING);
         }
-        let delay = is_delayed.then(|| {
-            let is_awaited = self.drop_delays(entry);
-            self.last_delay(entry, is_awaited)
-        });
+        let delay = is_delayed.then(|| self.first_delay(entry));
+        if is_delayed {
+            self.drop_delays(entry);
+        }
         if is_dirty {
             self.counts.taken += 1;
             self.times.iter_mut().for_each(|times| times.forget(entry.number()));

@@ -7,7 +7,9 @@ use super::section::{Change, in_mode};
 use crate::machine::{Claimed, End, Ended, Machine, MaybeNanos, Mode, Owed, WHEEL_IS_FULL};
 use crate::panics::{contained, contained_while_unwinding};
 use crate::sync::{Arc, MutexGuard};
+use crate::time::nanos;
 use crate::{AddOptions, Added};
+use std::time::Duration;
 
 impl<K> Shared<K> {
     /// `done`.
@@ -97,6 +99,17 @@ impl<K> Shared<K> {
         if owed.has(Owed::ADDED) {
             self.tell(|observer| observer.added(Added::Deferred));
         }
+    }
+
+    /// A held key will cool down for this time after its run, which is about to end.
+    #[cold]
+    pub(crate) fn rest(this: &Arc<Self>, claimed: &Claimed<K>, time: Duration) {
+        let (locked, now) = (this.home(claimed), this.settings.clock.now());
+        let mut machine = locked.lock();
+        let mode = this.mode();
+        let owed = machine.rest(claimed, now, nanos(time));
+        this.leave(locked, machine, owed, mode, Change::Queued);
+        Self::ensure_driver(this);
     }
 
     /// `done` in a thread that unwinds: catches a panic of the observer or of the key's drop, as a second panic would abort the process.

@@ -19,7 +19,8 @@ thread_local!(static EXPIRED: RefCell<Vec<ByGetter>> = const { RefCell::new(Vec:
 
 /// A getter of this thread has expired delays. `handed_out`: the number of hand-outs of the shard so far.
 pub(super) fn note(shard: usize, handed_out: u64, turn: &Expired) {
-    let by_getter = ByGetter { shard, handed_out, count: turn.by_answer.iter().sum(), has_more: turn.has_more };
+    let count = turn.by_answer.iter().sum::<usize>() + turn.rests;
+    let by_getter = ByGetter { shard, handed_out, count, has_more: turn.has_more };
     EXPIRED.with_borrow_mut(|expired| expired.push(by_getter));
 }
 

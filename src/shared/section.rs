@@ -15,6 +15,7 @@ use super::Shared;
 use super::hub::Flags;
 use super::locked::Locked;
 use crate::machine::{Machine, Mode, Owed};
+use crate::panics::drop_each;
 use crate::sync::MutexGuard;
 use crate::time::driver::Driver;
 use crate::wait::WakeList;
@@ -150,10 +151,13 @@ impl<K> Shared<K> {
             let mut hub = self.hub();
             tickets.into_iter().for_each(|ticket| hub.dirty_waiters.take((locked.index, ticket), &mut wakes));
         }
-        let _garbage = owed.has(Owed::GARBAGE).then(|| machine.take_garbage());
+        let mut garbage = owed.has(Owed::GARBAGE).then(|| machine.take_garbage());
         drop(machine);
         if !wakes.is_empty() {
             self.note_caught(wakes.wake());
+        }
+        if let Some(gone) = garbage.as_mut().map(|garbage| std::mem::take(&mut garbage.gone)) {
+            self.note_caught(drop_each(gone));
         }
         // The memory is freed here.
     }

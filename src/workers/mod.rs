@@ -215,6 +215,37 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkersBuilder<K> {
         self
     }
 
+    /// The shortest time between the end of a run of a key and the start of its next run. None by default.
+    ///
+    /// For so long after each run, also one that failed, panicked, or whose task was dropped, the key [cools down](crate::Item::cool_down):
+    /// adds that come meanwhile become one run at the end of that time, and without an add there is none. So an object that changes a
+    /// hundred times a second does not take a worker each time. A retry, a requeue or a caller's delay that is shorter waits until then. The
+    /// interval is that of the `Workers` whose loop has made the run, if a queue has several. A handler can ask for a longer one, by
+    /// [`Outcome::Cooldown`].
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let queue = keyqueue::WorkQueue::new();
+    /// let workers =
+    ///     queue.workers().min_interval(Duration::from_secs(60)).spawn(1, |pod| println!("{pod}"))?;
+    /// queue.add("pod-1");
+    /// while workers.tally().succeeded == 0 || queue.processing_len() > 0 {
+    ///     std::thread::yield_now();
+    /// }
+    /// queue.add("pod-1"); // held back for a minute
+    /// let leftover = workers.drain();
+    /// assert_eq!((leftover.delayed[0].key, workers.tally().succeeded), ("pod-1", 1));
+    /// # std::io::Result::Ok(())
+    /// ```
+    #[doc(alias = "cooldown")]
+    #[doc(alias = "debounce")]
+    pub fn min_interval(mut self, interval: Duration) -> Self {
+        self.hooks.min_interval = interval;
+        self
+    }
+
     /// Sets a hook for each error of a handler ([`Outcome::Failed`] and [`Outcome::RetryAfter`]). The hook runs before the key is retried
     /// or given up. (The reason of an [`Outcome::GiveUp`] goes to [`on_give_up`](Self::on_give_up).)
     ///

@@ -12,6 +12,7 @@ use std::time::Duration;
 /// | Outcome | the call | the key | its failures | counts as |
 /// |---|---|---|---|---|
 /// | [`Success`](Self::Success) | [`succeed`](crate::Item::succeed) | is done | **forgotten** | succeeded |
+/// | [`Cooldown`](Self::Cooldown) | [`cool_down`](crate::Item::cool_down) | is done, and does not run again for this time | **forgotten** | succeeded |
 /// | [`RequeueAfter`](Self::RequeueAfter) | [`requeue_after`] | comes back after this delay | **forgotten** | succeeded |
 /// | [`RequeueWith`](Self::RequeueWith) | [`requeue_with`] | comes back as the options say | kept; one more if [rate-limited] | succeeded |
 /// | [`Retry`](Self::Retry), [`Failed`](Self::Failed) | [`retry`] | comes back after the limiter's delay, or is given up | one more | failed |
@@ -78,6 +79,9 @@ pub enum Outcome {
     /// The handler succeeded: [`succeed`](crate::Item::succeed). The key's failures are forgotten.
     #[doc(alias = "Done")]
     Success,
+    /// The handler succeeded, and the key is not to run again for this time: [`cool_down`](crate::Item::cool_down). Adds that come meanwhile
+    /// become one run at its end; without an add there is none. [`min_interval`](super::WorkersBuilder::min_interval) does this for all keys.
+    Cooldown(Duration),
     /// The handler failed: [`retry`](crate::Item::retry), unless the key was retried [too often](super::WorkersBuilder::max_retries).
     /// The failure is counted.
     Retry,

@@ -19,6 +19,8 @@ use std::time::Duration;
 /// The user's settings and hooks.
 pub(super) struct Hooks<K> {
     pub(super) max_retries: Option<usize>,
+    /// How long a key cools down after a run.
+    pub(super) min_interval: Duration,
     pub(super) on_error: Option<Box<OnError<K>>>,
     pub(super) on_panic: Option<Box<OnPanicked<K>>>,
     pub(super) on_give_up: Option<Box<OnGiveUp<K>>>,
@@ -35,6 +37,7 @@ impl<K> Default for Hooks<K> {
     fn default() -> Self {
         Self {
             max_retries: None,
+            min_interval: Duration::ZERO,
             on_error: None,
             on_panic: None,
             on_give_up: None,
@@ -58,6 +61,20 @@ async fn give_way_once() {
         Poll::Pending
     })
     .await;
+}
+
+/// The run that a loop is in. If its task is dropped meanwhile, the run ends as others do.
+struct Current<'q, K> {
+    run: Option<(Item<'q, K>, RunSpan)>,
+    min_interval: Duration,
+}
+
+impl<K> Drop for Current<'_, K> {
+    fn drop(&mut self) {
+        if let Some((item, _)) = &self.run {
+            item.rest(self.min_interval);
+        }
+    }
 }
 
 /// A loop, from its start to its end.
@@ -94,9 +111,9 @@ impl<K> Drop for Loop<K> {
 // panicked, and the key is done.
 impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
     pub(super) fn run<R: IntoOutcome>(&self, handler: &mut impl FnMut(&Item<'_, K>) -> R) {
-        let mut current = None;
-        while let Err(payload) = catch_unwind(AssertUnwindSafe(|| self.run_until_panic(&mut *handler, &mut current))) {
-            self.panicked(current.take(), payload);
+        let mut current = Current { run: None, min_interval: self.workers.hooks.min_interval };
+        while let Err(payload) = catch_unwind(AssertUnwindSafe(|| self.run_until_panic(&mut *handler, &mut current.run))) {
+            self.panicked(current.run.take(), payload);
         }
     }
 
@@ -116,10 +133,10 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
     }
 
     pub(super) async fn run_async<R: IntoOutcome>(&self, handler: &mut impl AsyncFnMut(&Item<'_, K>) -> R) {
-        let mut current = None;
+        let mut current = Current { run: None, min_interval: self.workers.hooks.min_interval };
         loop {
             let ended = {
-                let mut work = pin!(self.run_async_until_panic(&mut *handler, &mut current));
+                let mut work = pin!(self.run_async_until_panic(&mut *handler, &mut current.run));
                 poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(cx))) {
                     Ok(poll) => poll.map(Ok),
                     Err(payload) => Poll::Ready(Err(payload)),
@@ -128,7 +145,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
             };
             match ended {
                 Ok(()) => return,
-                Err(payload) => self.panicked(current.take(), payload),
+                Err(payload) => self.panicked(current.run.take(), payload),
             }
             give_way_once().await;
         }
@@ -174,7 +191,13 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
         match outcome {
             Outcome::Success => {
                 self.counts.done.add();
+                self.rest(&item);
                 item.succeed();
+            }
+            Outcome::Cooldown(time) => {
+                self.counts.done.add();
+                self.rest(&item);
+                item.cool_down(time);
             }
             Outcome::RequeueAfter(delay) => {
                 self.counts.requeued.add();
@@ -193,6 +216,12 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
                 self.give_up(item, GivenUp { retries, reason: Some(&*reason), panic: None });
             }
         }
+    }
+
+    /// The run of a key is about to end.
+    #[inline]
+    fn rest(&self, item: &Item<'_, K>) {
+        item.rest(self.workers.hooks.min_interval);
     }
 
     fn failed(&self, item: Item<'_, K>, delay: Duration, error: &(dyn Error + Send + Sync + 'static)) {
@@ -241,6 +270,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
     /// counts in `refused` too.
     #[inline]
     fn requeue(&self, item: Item<'_, K>, options: AddOptions, end: End, refused: &Count) {
+        self.rest(&item);
         let (requeued, caught) = item.try_requeue_asked(options, end);
         if caught.is_some() {
             self.counts.panicked.add();
@@ -272,6 +302,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
         if let Some(hook) = &self.workers.hooks.on_give_up {
             self.catch_user_panic(|| hook(&item, &why));
         }
+        self.rest(&item);
         item.give_up();
     }
 
@@ -288,7 +319,10 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
                 self.catch_user_panic(|| hook(&item, message));
             }
             self.catch_user_panic(|| match self.workers.queue.shared.settings.on_panic {
-                Some(OnPanic::Done) => item.done(),
+                Some(OnPanic::Done) => {
+                    self.rest(&item);
+                    item.done();
+                }
                 _ => self.retry(item, Duration::ZERO, GivenUp { panic: Some(message), ..GivenUp::default() }),
             });
             self.catch_user_panic(|| span.end());

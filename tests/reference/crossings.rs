@@ -28,16 +28,16 @@ const SETTINGS: [&str; 14] = [
 
 /// The steps, by the names of `op.rs`. An outcome of a handler counts when its loop applies it.
 #[rustfmt::skip]
-const STEPS: [&str; 66] = [
+const STEPS: [&str; 68] = [
     "Add", "AddAll", "AddAfter", "AddWith now", "AddWith EarliestWins", "AddWith Replace", "AddWith KeepExisting", "AddWith limited",
     "AddRateLimited", "Cancel", "Remove", "Forget", "TakeWhere", "TakeDelayed", "Look",
     "Get Try", "Get TryOwned", "Get Timeout", "Get Get", "Get Owned", "GetMany", "Work",
-    "End Done", "End Drop", "End Unwind", "End Succeed", "End GiveUp", "End Retry", "End RequeueAfter", "End RequeueWith", "IntoOwned",
+    "End Done", "End Drop", "End Unwind", "End Succeed", "End GiveUp", "End Retry", "End RequeueAfter", "End RequeueWith", "End CoolDown", "IntoOwned",
     "Wait Item", "Wait OwnedItem", "Wait Idle", "Wait Drained", "Wait ShuttingDown",
     "Wait WorkersDrained", "Wait Joined", "WaitDirty", "Poll", "DropWaiter",
     "StartLoop", "PollLoop", "DropLoop",
     "Finish Success", "Finish RequeueAfter", "Finish RequeueWith", "Finish Retry", "Finish Failed", "Finish RetryAfter",
-    "Finish GiveUp", "Finish Panic",
+    "Finish GiveUp", "Finish Panic", "Finish Cooldown",
     "Stop", "DrainWorkers", "Advance", "Turn", "ShutDown", "DrainTimeout", "IdleTimeout",
     "Block WaitIdle", "Block Drain", "Block Join", "Block DrainWorkers", "ShrinkToFit", "Repeat", "Finish",
 ];

@@ -98,6 +98,7 @@ pub(crate) enum End {
     Retry,
     RequeueAfter(Span),
     RequeueWith(How),
+    CoolDown(Span),
 }
 
 /// What a handler returns.
@@ -111,6 +112,7 @@ pub(crate) enum Outcome {
     RetryAfter(Span),
     GiveUp,
     Panic,
+    Cooldown(Span),
 }
 
 /// What a waiter waits for.

@@ -26,6 +26,8 @@ pub(crate) struct Plan {
     /// The queue has an observer.
     pub(crate) observed: bool,
     pub(crate) max_retries: Option<usize>,
+    /// In nanoseconds.
+    pub(crate) min_interval: u64,
     /// The seed of the queue, which decides in which shards its keys are.
     pub(crate) seed: u8,
     /// The run is the driver thread, and getters expire delays beside it. `None`: [`Driver::Manual`].
@@ -51,6 +53,7 @@ pub(crate) struct ByGetter {
     pub(crate) shard: usize,
     /// The number of hand-outs of this shard by then.
     pub(crate) handed_out: u64,
+    /// Delays, and keys that have cooled down.
     pub(crate) count: usize,
     /// Others may be due, and the getter has left them.
     pub(crate) has_more: bool,
@@ -122,6 +125,7 @@ impl Plan {
             measure: false,
             observed: false,
             max_retries: None,
+            min_interval: 0,
             seed: 0,
             inside: None,
         }
@@ -151,6 +155,7 @@ impl Plan {
             measure: observed || random.once_in(2), // an observer is told times
             observed,
             max_retries: random.pick(&[None, Some(0), Some(1), Some(3)]),
+            min_interval: random.pick(&[0, 0, 0, 15]),
             seed: if shards > 1 { random.byte() } else { 0 },
             inside: None,
         }

@@ -47,7 +47,9 @@ struct State {
     delays: [Option<Due>; 2],
     /// The number of the step since which the earlier deadline is what it is.
     due_since: u64,
-    /// An add waits for a retry ([`DelayedAdd::Strict`]).
+    /// Until when the key cools down.
+    rest: Option<u64>,
+    /// An add waits for a retry ([`DelayedAdd::Strict`]), or for the end of the rest.
     waits: bool,
     /// The priority of the hand-out.
     held: i8,
@@ -94,6 +96,17 @@ impl State {
 
     fn deadline(&self) -> Option<u64> {
         self.delays.iter().flatten().map(|due| due.deadline).min()
+    }
+
+    /// When the queue looks at the key again. (None of its delays is due before the end of its rest.)
+    fn looked_at(&self) -> Option<u64> {
+        self.rest.or(self.deadline())
+    }
+
+    /// An add waits for the end of the rest alone.
+    fn is_held(&self, policy: DelayedAdd) -> bool {
+        let waits_for_a_retry = policy == DelayedAdd::Strict && self.delays.iter().flatten().any(|due| due.is_retry);
+        self.rest.is_some() && self.waits && !waits_for_a_retry
     }
 
     /// The highest priority of its delays.
@@ -264,7 +277,7 @@ impl Reference {
     pub(crate) fn present(&self) -> usize {
         let is_present = |key: &u8| {
             let State { dirty, processing, .. } = self.look(*key);
-            *dirty || *processing || self.deadline(*key).is_some() || self.is_failing(*key)
+            *dirty || *processing || self.look(*key).looked_at().is_some() || self.is_failing(*key)
         };
         self.all().filter(is_present).count()
     }
@@ -289,7 +302,7 @@ impl Reference {
             DelayedAdd::Strict if !self.look(key).dirty => {
                 if let Some(retry) = self.state(key).retry() {
                     retry.priority = retry.priority.max(priority);
-                    self.state(key).waits = true;
+                    self.wait(key, priority);
                     return self.coalesced();
                 }
             }
@@ -297,6 +310,39 @@ impl Reference {
             _ => {}
         }
         self.make_dirty(key, priority)
+    }
+
+    /// An add waits.
+    fn wait(&mut self, key: u8, priority: i8) {
+        let state = self.state(key);
+        let waited = std::mem::replace(&mut state.waits, true);
+        if state.rest.is_some() {
+            state.pending = if waited { state.pending.max(priority) } else { priority };
+        }
+    }
+
+    /// An add of a key that cools down.
+    fn hold(&mut self, key: u8, priority: i8) -> Added {
+        let waited = self.look(key).waits;
+        self.wait(key, priority);
+        if waited {
+            return self.coalesced();
+        }
+        self.counts.delays += 1;
+        Added::Delayed
+    }
+
+    /// A held key will cool down after its run.
+    pub(crate) fn rest(&mut self, key: u8, time: u64) {
+        if time == 0 {
+            return;
+        }
+        let end = self.time().saturating_add(time);
+        let before = self.look(key).looked_at();
+        let state = self.state(key);
+        state.rest = state.rest.max(Some(end));
+        let delays = state.delays;
+        self.set_delays_since(key, delays, before);
     }
 
     /// The delay that an add asks for, or the limiter's if that is longer. Counts a failure.
@@ -330,7 +376,9 @@ impl Reference {
             if how.conflict != DelayConflict::Replace {
                 return self.add(key, priority);
             }
-            self.drop_delay(key);
+            self.set_delays(key, [None; 2]);
+            // The add that waits for a retry is this one. One that waits for the end of a rest goes on waiting.
+            self.state(key).waits &= self.look(key).rest.is_some();
             return self.add(key, highest.map_or(priority, |highest| highest.max(priority)));
         };
         let mut due = Due { deadline: self.time().saturating_add(delay), priority, is_retry: how.rate_limited };
@@ -351,9 +399,16 @@ impl Reference {
 
     /// Sets the delays of a key.
     fn set_delays(&mut self, key: u8, delays: [Option<Due>; 2]) {
-        let before = self.deadline(key);
-        self.state(key).delays = delays;
-        if self.deadline(key) != before {
+        self.set_delays_since(key, delays, self.look(key).looked_at());
+    }
+
+    fn set_delays_since(&mut self, key: u8, delays: [Option<Due>; 2], before: Option<u64>) {
+        let state = self.state(key);
+        state.delays = delays;
+        if let Some(rest) = state.rest {
+            state.delays.iter_mut().flatten().for_each(|due| due.deadline = due.deadline.max(rest));
+        }
+        if self.look(key).looked_at() != before {
             self.calls += 1;
             self.state(key).due_since = self.calls;
             self.rearranged |= before.is_some();
@@ -365,6 +420,9 @@ impl Reference {
     }
 
     fn make_dirty(&mut self, key: u8, priority: i8) -> Added {
+        if self.look(key).rest.is_some() && !self.look(key).processing {
+            return self.hold(key, priority);
+        }
         let now = self.now;
         let state = self.state(key);
         let was_dirty = std::mem::replace(&mut state.dirty, true);
@@ -629,7 +687,11 @@ impl Reference {
             }
             order.tidy();
         }
-        if dirty {
+        if dirty && self.look(key).rest.is_some() {
+            self.state(key).dirty = false;
+            self.counts.taken += 1;
+            self.wait(key, pending);
+        } else if dirty {
             self.push(key, pending);
         }
     }
@@ -694,8 +756,12 @@ impl Reference {
     // ---- taking out ----
 
     pub(crate) fn cancel(&mut self, key: u8) -> bool {
-        let State { waits, .. } = *self.look(key);
+        let State { waits, rest, .. } = *self.look(key);
         let Some(priority) = self.look(key).highest() else { return false };
+        if rest.is_some() {
+            self.set_delays(key, [None; 2]);
+            return true;
+        }
         self.drop_delay(key);
         if waits && !self.shut_down {
             self.make_dirty(key, priority);
@@ -704,7 +770,7 @@ impl Reference {
     }
 
     pub(crate) fn remove(&mut self, key: u8) -> bool {
-        let (is_dirty, is_delayed) = (self.is_dirty(key), self.deadline(key).is_some());
+        let (is_dirty, is_delayed) = (self.is_dirty(key), self.is_delayed(key).0);
         if is_dirty {
             self.take(key);
         }
@@ -771,6 +837,7 @@ impl Reference {
         while !self.shut_down {
             self.time();
             let due = |key: &u8| self.due(*key);
+            let is_added = |key: u8| is_added(key) || !self.is_delayed(key).0;
             let next = self.all().filter(|key| due(key).is_some() && is_added(*key)).min_by_key(due);
             let Some(key) = next else { break };
             let shard = self.shard_of[usize::from(key)];
@@ -780,8 +847,7 @@ impl Reference {
                 self.all().filter(is_late).all(|other| is_crowded && due(&other) >= due(&key)),
                 "the delay of a key in the shard of key {key} has expired too"
             );
-            self.expire_key(key);
-            expired += 1;
+            expired += usize::from(self.expire_key(key));
         }
         expired
     }
@@ -798,23 +864,36 @@ impl Reference {
 
     /// The deadline of a delay that has expired, and the number of the step since which it is the earlier one.
     fn due(&self, key: u8) -> Option<(u64, u64)> {
-        let deadline = self.deadline(key).filter(|at| *at <= self.now && *at != NEVER);
+        let deadline = self.look(key).looked_at().filter(|at| *at <= self.now && *at != NEVER);
         deadline.map(|deadline| (deadline, self.look(key).due_since))
     }
 
-    /// The earlier delay of a key expires. The later one goes on, but no add waits any more.
-    fn expire_key(&mut self, key: u8) {
+    /// The earlier delay of a key expires, or it has cooled down. The later one goes on, but no add waits any more. Returns whether the key
+    /// is added.
+    fn expire_key(&mut self, key: u8) -> bool {
         self.calls += 1;
-        let calls = self.calls;
+        let (calls, policy) = (self.calls, self.plan.policy);
         let state = self.state(key);
+        state.due_since = calls;
+        if state.rest.is_some() {
+            let (is_held, pending, waits) = (state.is_held(policy), state.pending, state.waits);
+            (state.rest, state.waits) = (None, waits && !is_held);
+            if is_held {
+                self.make_dirty(key, pending);
+                self.counts.expired += 1;
+            } else if let Some(retry) = state.retry().filter(|_| waits) {
+                retry.priority = retry.priority.max(pending);
+            }
+            return is_held;
+        }
         let (earliest, highest) = (state.deadline(), state.highest());
         let at = state.delays.iter().position(|due| due.map(|due| due.deadline) == earliest).expect("it is due");
         let due = state.delays[at].take().expect("it is due");
         let waits = std::mem::replace(&mut state.waits, false);
-        state.due_since = calls;
         let priority = if waits { highest.expect("it is due") } else { due.priority };
         self.make_dirty(key, priority);
         self.counts.expired += 1;
+        true
     }
 
     /// The number of hand-outs of a shard.
@@ -839,7 +918,28 @@ impl Reference {
 
     /// Whether the key has a delay, and whether an add waits for that.
     pub(crate) fn is_delayed(&self, key: u8) -> (bool, bool) {
-        (self.deadline(key).is_some(), self.look(key).waits)
+        let state = self.look(key);
+        (state.deadline().is_some() || state.rest.is_some() && state.waits, state.waits)
+    }
+
+    /// The times until keys have cooled down, the shortest first, but for those that never do.
+    #[allow(dead_code, reason = "for the tests of the bare machine")]
+    pub(crate) fn rests(&self) -> Vec<u64> {
+        let ends = self.keys.iter().filter_map(|state| state.rest).filter(|end| *end != NEVER);
+        let mut lefts: Vec<u64> = ends.map(|end| end.saturating_sub(self.now)).filter(|left| *left > 0).collect();
+        lefts.sort_unstable();
+        lefts
+    }
+
+    /// The crate may know an earlier deadline than that of the first delay.
+    pub(crate) fn has_moved(&self) -> bool {
+        self.rearranged || self.keys.iter().any(|state| state.rest.is_some())
+    }
+
+    /// The key cools down after its last run, or will after this one.
+    #[allow(dead_code, reason = "for the tests of the bare machine")]
+    pub(crate) fn is_resting(&self, key: u8) -> bool {
+        self.look(key).rest.is_some()
     }
 
     /// The group of the key is full.
@@ -882,10 +982,18 @@ impl Reference {
 
     /// Earliest first.
     pub(crate) fn delayed(&self) -> Vec<Delayed> {
-        let mut keys: Vec<u8> = self.all().filter(|key| self.deadline(*key).is_some()).collect();
-        keys.sort_by_key(|key| (self.deadline(*key), self.look(*key).due_since));
+        let mut keys: Vec<u8> = self.all().filter(|key| self.is_delayed(*key).0).collect();
+        let first = |key: &u8| {
+            let mut state = *self.look(*key);
+            if state.is_held(self.plan.policy) {
+                return (state.rest.expect("it is held"), state.pending);
+            }
+            let due = state.due().expect("it is delayed");
+            (due.deadline, due.priority)
+        };
+        keys.sort_by_key(|key| (first(key).0, self.look(*key).due_since));
         let delayed = |key| {
-            let Due { deadline, priority, .. } = *self.look(key).clone().due().expect("filtered above");
+            let (deadline, priority) = first(&key);
             let left = if deadline == NEVER { NEVER } else { deadline.saturating_sub(self.now) };
             (key, left, priority)
         };

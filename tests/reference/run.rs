@@ -40,6 +40,7 @@ pub(crate) fn run(plan: &Plan, ops: &[Op]) {
         if let Some(retries) = plan.max_retries {
             workers = workers.max_retries(retries);
         }
+        workers = workers.min_interval(Duration::from_nanos(plan.min_interval));
         let [error, panic, give_up] = [events.clone(), events.clone(), events.clone()];
         let workers = workers
             .on_error(move |_, _| error.hook(Event::HookError))
@@ -394,6 +395,7 @@ impl<'q> Run<'q> {
                     let own = self.loops.swap_remove(at);
                     let dropped = self.call(|| drop(own.future));
                     if let (true, At::Holding(key)) = (self.is_effective(&dropped), own.at) {
+                        self.rest(key, 0);
                         self.reference.done(key);
                     }
                 }

@@ -146,6 +146,7 @@ impl Make {
             4 => Outcome::RetryAfter(self.span()),
             5 => Outcome::GiveUp,
             6 => Outcome::Panic,
+            7 => Outcome::Cooldown(self.span()),
             _ => Outcome::Success,
         }
     }
@@ -159,6 +160,7 @@ impl Make {
             4 | 5 => End::Retry,
             6 => End::RequeueAfter(self.span()),
             7 => End::RequeueWith(self.how()),
+            8 => End::CoolDown(self.span()),
             _ => End::Done,
         }
     }

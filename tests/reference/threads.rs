@@ -599,6 +599,7 @@ impl<'q> Caller<'q> {
                 let answer = Some(item.requeue_after(delay));
                 Call::Requeue { key, how: How::new(), delay: Some(nanos(delay)), forgets: true, answer }
             }
+            End::CoolDown(_) => unreachable!("it is not among the ends"),
             End::RequeueWith(how) => {
                 let delay = how.after.map(|span| self.span(span));
                 requeued(how.clone(), delay.map(nanos), Some(item.requeue_with(how.options(delay))))

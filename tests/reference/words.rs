@@ -51,6 +51,7 @@ pub(crate) fn alphabets() -> Vec<Alphabet> {
                 Op::Get(Form::Try),
                 Op::End(0, End::Retry),
                 Op::End(0, End::RequeueAfter(TEN)),
+                Op::End(0, End::CoolDown(TEN)),
                 Op::ShutDown,
             ],
             plans: policies.map(|policy| Plan { policy, limiter: Limiter::Fast, ..Plan::plain() }).to_vec(),

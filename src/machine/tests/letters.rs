@@ -42,6 +42,7 @@ pub(super) fn alphabets() -> Vec<Alphabet> {
                 Op::Turn,
                 Op::Get(Form::Try),
                 Op::End(0, End::RequeueAfter(TEN)),
+                Op::End(0, End::CoolDown(TEN)),
                 Op::End(0, End::Done),
                 Op::TakeDelayed,
                 Op::TakeWhere(1 | 2 | 4),

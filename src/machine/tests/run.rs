@@ -216,6 +216,15 @@ impl Run {
                     End::Done | End::Drop | End::Unwind => self.done(at, machine::End::Done),
                     End::Succeed => self.done(at, machine::End::Succeed),
                     End::GiveUp => self.done(at, machine::End::GiveUp),
+                    End::CoolDown(span) => {
+                        let (time, now) = (self.span(*span), self.reference.now);
+                        if time > 0 {
+                            let owed = self.machine.rest(&self.held[at], now, time);
+                            self.expect_owed(owed, 0, 0);
+                        }
+                        self.reference.rest(self.held[at].key().number(), time);
+                        self.done(at, machine::End::Succeed);
+                    }
                     End::Retry => self.requeue(at, &limited, false),
                     End::RequeueAfter(span) => self.requeue(at, &How { after: Some(*span), ..How::new() }, true),
                     End::RequeueWith(how) => self.requeue(at, how, false),
@@ -461,7 +470,7 @@ impl Run {
             self.told[1].extend(waiter);
             self.let_go(owed);
         }
-        let is_queued = was_dirty || let_go;
+        let is_queued = self.reference.is_queued(key);
         let expected = match (is_queued, self.is_to_be_known(key)) {
             (true, _) => Ended::Queued,
             (false, true) => Ended::Kept,
@@ -536,7 +545,7 @@ impl Run {
         let cancelled = self.call(|machine| machine.cancel(&mut hand, &Name::new(n), hash(n), mode));
         let Some((cancelled, owed)) = cancelled else { return };
         assert_eq!(cancelled != Cancelled::Nothing, self.reference.cancel(n));
-        assert_eq!(matches!(cancelled, Cancelled::Added(_)), waits && mode.is_open);
+        assert_eq!(matches!(cancelled, Cancelled::Added(_)), waits && mode.is_open && !self.reference.is_resting(n));
         if let Cancelled::Added(added) = cancelled {
             self.added(added);
             note("cancelled, and added");
@@ -665,7 +674,7 @@ impl Run {
         let first = reference.delayed().first().map(|(_, left, _)| reference.now.saturating_add(*left));
         match (machine.next_deadline(), first) {
             // What is past is said to be so in any way.
-            (Some(next), Some(first)) if reference.rearranged => assert!(next <= first.max(reference.now)),
+            (Some(next), Some(first)) if reference.has_moved() => assert!(next <= first.max(reference.now)),
             (next, first) => assert_eq!(next.map(|at| at.max(reference.now)), first, "the next deadline"),
         }
         let first = reference.deadlines().first().map_or(NEVER, |left| reference.now + left);
@@ -721,13 +730,14 @@ impl Run {
     fn is_to_be_known(&self, key: u8) -> bool {
         let is_active = self.reference.is_dirty(key) || self.reference.is_processing(key);
         let has_failed = self.schedule.is_some() && self.reference.num_requeues(key) > 0;
-        is_active || has_failed || self.reference.is_delayed(key).0
+        is_active || has_failed || self.reference.is_delayed(key).0 || self.reference.is_resting(key)
     }
 
     /// Ends all that is held, and hands out all that is queued or delayed: nothing may be left.
     fn heal(&mut self) {
         self.fault = None;
         let mut turns = 2 * (2 + self.held.len() + self.reference.queued() + self.reference.delayed().len());
+        turns += self.reference.rests().len();
         loop {
             while !self.held.is_empty() {
                 self.done(self.held.len() - 1, machine::End::Done);
@@ -735,10 +745,8 @@ impl Run {
             }
             self.turn();
             if self.get().is_none() {
-                let Some(left) = self.reference.deadlines().first().copied().filter(|_| !self.reference.shut_down)
-                else {
-                    break;
-                };
+                let next = self.reference.deadlines().first().copied().or(self.reference.rests().first().copied());
+                let Some(left) = next.filter(|_| !self.reference.shut_down) else { break };
                 self.reference.advance(left);
             }
             assert!(turns > 0, "the machine is not empty in time");
@@ -752,7 +760,10 @@ impl Run {
             let _owed = self.machine.forget_failures(&mut hand, &Name::new(key), hash(key), self.mode());
         }
         let machine = &self.machine;
-        assert_eq!((machine.known(), machine.len(), machine.processing(), machine.failing()), (0, 0, 0, 0));
+        // After a shut-down nothing expires, and some rests never end.
+        let resting = self.reference.all().filter(|key| self.reference.is_resting(*key)).count();
+        assert!(resting == 0 || self.reference.shut_down || self.reference.rests().is_empty());
+        assert_eq!((machine.known(), machine.len(), machine.processing(), machine.failing()), (resting, 0, 0, 0));
     }
 }
 

@@ -109,6 +109,14 @@ impl<'q> Run<'q> {
                     reference.requeue(key, &How::new(), Some(nanos(delay)))
                 });
             }
+            End::CoolDown(span) => {
+                let time = self.span(*span);
+                let ended = self.call(|| each!(held, item => item.cool_down(time)));
+                self.ended(ended, |reference| {
+                    reference.rest(key, nanos(time));
+                    reference.succeed(key);
+                });
+            }
             End::RequeueWith(how) => {
                 let (options, delay) = self.options(how);
                 let added = self.call(|| each!(held, item => item.requeue_with(options)));

@@ -74,6 +74,7 @@ impl<'q> Run<'q> {
             Outcome::Success | Outcome::Panic => keyqueue::Outcome::Success,
             Outcome::RequeueAfter(span) => keyqueue::Outcome::RequeueAfter(self.span(*span)),
             Outcome::RequeueWith(how) => keyqueue::Outcome::RequeueWith(self.options(how).0),
+            Outcome::Cooldown(span) => keyqueue::Outcome::Cooldown(self.span(*span)),
             Outcome::Retry => keyqueue::Outcome::Retry,
             Outcome::Failed => keyqueue::Outcome::failed("failed"),
             Outcome::RetryAfter(span) => {
@@ -92,6 +93,7 @@ impl<'q> Run<'q> {
         match outcome.clone() {
             Outcome::RequeueAfter(span) => Outcome::RequeueAfter(fixed(span)),
             Outcome::RetryAfter(span) => Outcome::RetryAfter(fixed(span)),
+            Outcome::Cooldown(span) => Outcome::Cooldown(fixed(span)),
             Outcome::RequeueWith(how) => Outcome::RequeueWith(How { after: how.after.map(fixed), ..how }),
             outcome => outcome,
         }
@@ -192,6 +194,13 @@ impl<'q> Run<'q> {
         match outcome {
             Outcome::Success => {
                 self.tally.succeeded += 1;
+                self.rest(key, 0);
+                self.reference.succeed(key);
+            }
+            Outcome::Cooldown(span) => {
+                self.tally.succeeded += 1;
+                let time = nanos(self.span(*span));
+                self.rest(key, time);
                 self.reference.succeed(key);
             }
             Outcome::RequeueAfter(span) => {
@@ -216,7 +225,10 @@ impl<'q> Run<'q> {
                 self.tally.panicked += 1;
                 self.reference.counts.panics += 1;
                 match self.plan.on_panic {
-                    Some(OnPanic::Done) => self.reference.done(key),
+                    Some(OnPanic::Done) => {
+                        self.rest(key, 0);
+                        self.reference.done(key);
+                    }
                     _ => self.retry(key, &limited, 0),
                 }
             }
@@ -234,7 +246,7 @@ impl<'q> Run<'q> {
         }
         // A run that panics counts as that, also if its key is given up.
         *match outcome {
-            Outcome::Success => &mut self.runs.success,
+            Outcome::Success | Outcome::Cooldown(_) => &mut self.runs.success,
             Outcome::RequeueAfter(_) | Outcome::RequeueWith(_) => &mut self.runs.requeue,
             Outcome::Panic => &mut self.runs.panic,
             _ if self.tally.given_up > given_up => &mut self.runs.give_up,
@@ -255,14 +267,21 @@ impl<'q> Run<'q> {
         self.requeue(key, limited, Some(delay), true);
     }
 
+    /// A run of workers ends: its key cools down for their interval, or for longer.
+    pub(super) fn rest(&mut self, key: u8, time: u64) {
+        self.reference.rest(key, time.max(self.plan.min_interval));
+    }
+
     pub(super) fn give_up(&mut self, key: u8) {
         self.hooks[2] += 1;
         self.tally.given_up += 1;
+        self.rest(key, 0);
         self.reference.give_up(key);
     }
 
     pub(super) fn requeue(&mut self, key: u8, how: &How, delay: Option<u64>, is_retry: bool) {
         let was_dirty = self.reference.is_dirty(key);
+        self.rest(key, 0);
         if self.reference.requeue(key, how, delay) == Added::Rejected {
             self.tally.refused += 1;
             *(if is_retry { &mut self.tally.failed } else { &mut self.tally.succeeded }) -= 1;

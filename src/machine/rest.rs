@@ -1,0 +1,160 @@
+//! Rests: the times for which keys cool down after a run. Adds meanwhile become one run at the end of that.
+//!
+//! ```text
+//!                 rest, done                       add                         the rest ends
+//!   processing ──────────────▶ RESTING ─────────────────▶ RESTING│WAITING ──────────────────▶ queued
+//!                                 │                          ▲
+//!                                 └─ the rest ends: absent   └─ it was dirty when it was done
+//! ```
+//!
+//! A key that rests has one entry in the wheel, for the end of its rest. A delay that it has, or gets, ends no earlier: it is put off until
+//! then. So a rest adds no run and loses none. An add that waits makes the key a delayed one for all lists and counts; without one, the key
+//! is in no list. With [`DelayedAdd::Strict`] an add may wait longer, for a retry.
+
+use super::delays::{Cancelled, Delay};
+use super::later::Dues;
+use super::{Claimed, EntryRef, Machine, Mode, Owed};
+use crate::order::NORMAL;
+use crate::{Added, DelayedAdd};
+
+impl<K> Machine<K> {
+    /// A held key will rest after this run, for so long from now on. Of two rests the longer counts. If the wheel is full, it does not rest.
+    pub(crate) fn rest(&mut self, claimed: &Claimed<K>, now: u64, time: u64) -> Owed {
+        let entry = self.held(claimed);
+        let (number, state) = (entry.number(), entry.state());
+        let end = self.later.deadline(now, time);
+        if !self.later.has_room() {
+            return Owed::NOTHING;
+        }
+        if state.is_resting() {
+            let end = end.max(self.later.records[number].deadline());
+            let owed = self.later.put(number, end);
+            return self.put_off(entry, end).and(owed);
+        }
+        self.later.resting += 1;
+        let was_delayed = state.is_delayed();
+        state.set_resting();
+        if !was_delayed {
+            let _record = self.later.records.make(number);
+            self.later.write(number, Dues::default());
+            return self.later.insert(number, end);
+        }
+        let owed = self.later.put(number, end);
+        self.put_off(entry, end).and(owed)
+    }
+
+    /// The delays of a key that rests are not due before its end.
+    fn put_off(&mut self, entry: EntryRef<K>, end: u64) -> Owed {
+        let mut dues = self.later.dues(entry.number());
+        dues.not_before(end);
+        self.store(entry, dues)
+    }
+
+    /// An add of a key that rests.
+    #[cold]
+    pub(super) fn hold(&mut self, entry: EntryRef<K>, priority: i8) -> Added {
+        if self.wait(entry, priority) {
+            self.counts.delays += 1;
+            Added::Delayed
+        } else {
+            self.counts.coalesced += 1;
+            Added::Coalesced
+        }
+    }
+
+    /// A key that rests is done, and was dirty.
+    #[cold]
+    pub(super) fn hold_dirty(&mut self, entry: EntryRef<K>, mode: Mode) {
+        let priority = if mode.is_ordered { entry.pending() } else { NORMAL };
+        self.times.iter_mut().for_each(|times| times.forget(entry.number()));
+        self.counts.taken += 1;
+        self.wait(entry, priority);
+    }
+
+    /// An add waits for the end of a rest. Returns whether it is the first.
+    fn wait(&mut self, entry: EntryRef<K>, priority: i8) -> bool {
+        if entry.state().is_waited_for() {
+            entry.set_pending(entry.pending().max(priority));
+            return false;
+        }
+        entry.set_pending(priority);
+        entry.state().set_waiting();
+        if !entry.state().is_delayed() {
+            self.later.count(entry.number());
+            entry.state().set_delayed();
+        }
+        true
+    }
+
+    /// The add of a key that rests, if it waits for the end of that alone.
+    pub(super) fn held_add(&self, entry: EntryRef<K>) -> Option<Delay> {
+        if !entry.state().is_resting() || !entry.state().is_waited_for() {
+            return None;
+        }
+        let waits_for_a_retry =
+            self.policy == DelayedAdd::Strict && self.later.dues(entry.number()).retry().is_some();
+        let deadline = self.later.records[entry.number()].deadline();
+        (!waits_for_a_retry).then(|| Delay { deadline, priority: entry.pending() })
+    }
+
+    /// Drops the delays of a key that rests. An add that waits goes on waiting, for the end of the rest.
+    #[cold]
+    pub(super) fn cancel_resting(&mut self, entry: EntryRef<K>, mode: Mode) -> (Cancelled, Owed) {
+        if self.later.dues(entry.number()) == Dues::default() {
+            return (Cancelled::Nothing, Owed::NOTHING);
+        }
+        let owed = self.store(entry, Dues::default());
+        (Cancelled::Delay, owed.and(self.drained(mode)))
+    }
+
+    /// An entry has left the wheel. If the key has another one, or was resting, returns with which priority it is added now, if it is; and
+    /// the caller does not end its delay.
+    #[cold]
+    pub(super) fn left_the_wheel(&mut self, entry: EntryRef<K>, mode: Mode) -> Option<(Option<i8>, Owed)> {
+        if entry.state().is_resting() {
+            return Some(self.end_rest(entry, mode));
+        }
+        let mut dues = self.later.dues(entry.number());
+        let highest = dues.highest();
+        let due = dues.take_earliest().expect("a key in the wheel has a delay");
+        let (_, next) = dues.earliest()?;
+        if !self.later.has_room() {
+            return None; // the two expire together
+        }
+        // The add that waits may wait for the other delay.
+        let priority = if entry.state().is_waited_for() { highest } else { Some(due.priority) };
+        self.later.write(entry.number(), dues);
+        entry.state().stop_waiting();
+        Some((priority, self.later.insert(entry.number(), next.deadline)))
+    }
+
+    fn end_rest(&mut self, entry: EntryRef<K>, mode: Mode) -> (Option<i8>, Owed) {
+        let (number, state) = (entry.number(), entry.state());
+        let mut held = self.held_add(entry).map(|held| held.priority);
+        self.later.resting -= 1;
+        state.clear_resting();
+        if held.is_some() {
+            state.stop_waiting();
+        }
+        let (mut dues, mut owed) = (self.later.dues(number), Owed::NOTHING);
+        if let Some(retry) = dues.retry().filter(|_| state.is_waited_for()) {
+            retry.priority = retry.priority.max(entry.pending());
+            self.later.write(number, dues);
+        }
+        match dues.earliest() {
+            Some((_, next)) if self.later.has_room() => owed = self.later.insert(number, next.deadline),
+            next => {
+                // In a full wheel what was put off ends with the rest.
+                held = held.max(next.and(dues.highest()));
+                if state.is_delayed() {
+                    self.end_delay(entry);
+                } else if held.is_none() && state.is_vacant() {
+                    let (key, more) = self.forget(entry, mode);
+                    self.gone.push(key);
+                    owed = owed.and(more).and(Owed::only_if(true, Owed::GARBAGE));
+                }
+            }
+        }
+        (held, owed)
+    }
+}
