@@ -146,6 +146,7 @@
 //! |---|---|
 //! | when no event came for 200 ms | `add_with(key, AddOptions::new().after(ms_200).conflict(DelayConflict::Replace))` |
 //! | 200 ms after the first of several adds, so it becomes due at most every 200 ms | `add_with(key, AddOptions::new().after(ms_200).conflict(DelayConflict::KeepExisting))` |
+//! | at once, and then at most every 200 ms; the last event is never lost | `queue.workers().`[`min_interval`](crate::WorkersBuilder::min_interval)`(ms_200)`, or [`Outcome::Cooldown`](crate::Outcome::Cooldown) for some keys |
 //! | at the earliest of several times | `add_after(key, delay)` |
 //! | when no event came for 200 ms, but at the latest 1 s after the first event | a table of the first events: below |
 //! | as fast as workers take it, but with at most 50 requests a second | a bucket that the handlers share: below |

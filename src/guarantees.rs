@@ -140,6 +140,10 @@
 //!   leaves the retry that is still to come, or makes it later if the run has asked for that. Upheld by `src/machine/delays.rs`. Shown by
 //!   `tests/newest_decision.rs`, `tests/against_reference.rs` and the faults of `tests/planted/`.
 //!
+//! * **P30** Cool-down: for a time that its holder chooses, no run of a key begins after the end of its last one. Adds and delays that would
+//!   come earlier wait until then, and become one run; without one of them there is no run, and the queue forgets the key. Upheld by
+//!   `src/machine/rest.rs` (I11) and `src/workers/run_loop.rs`. Shown by `tests/cool_down.rs` and `tests/against_reference.rs`.
+//!
 //! * **P27** The same twice. A queue that has a [seed](crate::WorkQueueBuilder::seed), a clock that is [mocked](crate::Clock::mock) or a
 //!   [function](crate::Clock::from_fn), and [`Driver::Manual`](crate::Driver::Manual), reads no other clock to decide anything, and draws
 //!   no other number. So a program that uses it with one thread sees the same each time, with the same build on the same machine. What it
@@ -181,11 +185,13 @@
 //!   which counts the keys, and the model `vacated_slot_is_reused`.
 //! * **I5** The step that makes a key DIRTY and not PROCESSING pushes it, once, and owes one wake-up. (If the group of the key is
 //!   full, the `done` that makes room owes it.) Shown by `tests/against_reference.rs`.
-//! * **I9** DELAYED means that the key has one entry in the wheel, with the earlier of its deadlines. No entry is stale: the critical section
+//! * **I9** DELAYED means that the key has one entry in the wheel, with the earlier of its deadlines (but see I11). No entry is stale: the critical section
 //!   that moves or drops a delay takes the old entry out. Upheld by `src/machine/delays.rs`. Shown by the models `stale_delay_is_ignored`
 //!   and `take_delayed_races_expiry`.
 //! * **I10** FAILED means that the queue counts a failure of the key, and nobody has forgotten it since. Upheld by
 //!   `src/machine/failures.rs`. Shown by `tests/against_reference.rs`.
+//! * **I11** RESTING means that the key cools down: its one entry in the wheel is the end of that, it is not queued, and no delay of it
+//!   ends earlier. Upheld by `src/machine/rest.rs`. Shown by `tests/cool_down.rs` and `tests/against_reference.rs`.
 //!
 //! # Waiting and wake-ups
 //!

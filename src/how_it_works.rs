@@ -33,7 +33,8 @@
 //!    └──────────────────────────── done ─────────┘     (queued again, at the back)
 //! ```
 //!
-//! Two more bits stand for a delay and for counted failures. Each keeps the slot, even if the key is not queued and not processing. Up to
+//! Three more bits stand for a delay, for counted failures and for a key that cools down. Each keeps the slot, even if the key is not queued
+//! and not processing. Up to
 //! 63 slots are a chunk. The queue frees an empty chunk, so its memory comes back after a burst. The table is an array of chains that run
 //! through the slots. When it grows, each call moves some chains, so no call pays for all of them. `src/key/`.
 //!

@@ -43,6 +43,7 @@
 //! | *coalesced* | an add that causes no further run: the key is dirty already, or has a delay that stays |
 //! | *deferred* | an add of a key that is processing: the queue adds the key when the hand-out ends |
 //! | *delayed* | the key has a delay: the queue adds the key when the delay expires |
+//! | *cooling down* | the key has run, and is not to run again for some time: adds are held back until then |
 //! | *failing* | the queue or its limiter counts failures of the key |
 //! | *driver* | the thread that adds keys when their delays expire, and reports metrics |
 //!

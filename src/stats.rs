@@ -52,7 +52,8 @@ pub struct Stats {
     pub len: usize,
     /// Keys that are processing.
     pub processing: usize,
-    /// Keys that have a delay, or two. They may also be queued or processing.
+    /// Keys that have a delay, or two, or an add that is held back while the key [cools down](crate::Item::cool_down). They may also be
+    /// queued or processing.
     pub delayed: usize,
     /// Failing keys: the queue or its limiter counts their failures until these are forgotten. They may also be queued, processing or
     /// delayed. A limiter of this crate with settings, as with [jitter](crate::rate_limiter::PerKey::jitter), counts failures itself, and
@@ -98,8 +99,9 @@ pub struct Stats {
     /// Failed attempts to start the driver thread, because the process was out of threads or memory. Delays are still set: see
     /// [`Driver::Thread`](crate::Driver::Thread).
     pub driver_failures: u64,
-    /// Adds that no hand-out follows. For a queued key, [`take_where`](crate::WorkQueue::take_where), [`remove`](crate::WorkQueue::remove),
-    /// or a stop or drain of [`Workers`](crate::Workers) has taken it out. For a processing key, `remove` has taken the add back.
+    /// Adds that were taken back. For a queued key, [`take_where`](crate::WorkQueue::take_where), [`remove`](crate::WorkQueue::remove),
+    /// or a stop or drain of [`Workers`](crate::Workers) has taken it out. For a processing key, `remove` has taken the add back; or
+    /// the key [cools down](crate::Item::cool_down) after its run, and the add has become a delay.
     pub taken: u64,
     /// How long the first queued key has waited. With more than a million keys a second, it may be one of the first 16 keys. Keys of
     /// [full](crate::WorkQueueBuilder::max_processing_per_group) groups count like others: so it grows if a tenant waits for its own keys.

@@ -17,17 +17,18 @@
 //! * **I3** DIRTY and PROCESSING together mean that `done` queues the key again.
 //! * **I4** A key with a bit set is in the table, and a key with none is not.
 //! * **I5** The step that makes a key DIRTY and not PROCESSING pushes it, once, and owes one wake-up.
-//! * **I9** DELAYED means that the key has one entry in the wheel, with the earlier of its deadlines. No entry is stale: the critical section
+//! * **I9** DELAYED means that the key has one entry in the wheel, with the earlier of its deadlines (but see I11). No entry is stale: the critical section
 //!   that moves or drops a delay takes the old entry out.
 //! * **I10** FAILED means that the queue has counted a failure of the key that was not forgotten since: the number of failures in the
 //!   `Record` of its slot is not 0. Without FAILED it is 0.
+//! * **I11** RESTING means that the key cools down after a run: its entry in the wheel is the end of that, and it is not queued. No delay of
+//!   it ends earlier.
 //!
 //! "Absent" means neither DIRTY nor PROCESSING. DELAYED and FAILED each keep such a key in the table. WAITING goes with DELAYED: an add
 //! waits for a retry ([`DelayedAdd::Strict`](crate::DelayedAdd::Strict)). UNWINDING goes with PROCESSING: the holder's thread was
 //! already unwinding when it got the key, so a drop of the item by that unwinding does not mean that the work on the key has panicked.
-//! AWAITED goes with PROCESSING, too: the step that makes the key dirty clears it, and owes the news. RESTING means that the key cools down
-//! after a run. It keeps the key in the table. An add of such a key does not make it dirty, but sets WAITING: it waits until the key has
-//! cooled down.
+//! AWAITED goes with PROCESSING, too: the step that makes the key dirty clears it, and owes the news. RESTING (I11) keeps the key in the table,
+//! too. An add of such a key does not make it dirty, but sets WAITING: it waits until the key has cooled down.
 //!
 //! Every step is made under the lock, which orders the steps. The word is an atomic because the holder of the key reads it
 //! without the lock, as in [`is_dirty`](State::is_dirty). A step returns what the caller has to do next.
@@ -48,7 +49,7 @@ const FAILED: u8 = 1 << 4;
 const UNWINDING: u8 = 1 << 5;
 /// Somebody waits until the key, which is processing, becomes dirty.
 const AWAITED: u8 = 1 << 6;
-/// The key is cooling down: it is in the wheel, and is not queued until it leaves the wheel.
+/// The key is cooling down (I11).
 const RESTING: u8 = 1 << 7;
 
 /// The state word of one key.

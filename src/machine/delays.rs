@@ -17,7 +17,7 @@
 //!     Strict                        waits for the retry, unless the key is dirty
 //!     Independent                   adds the key; the delays stay
 //!
-//!   a hand-out ends
+//!   a hand-out ends (P29)
 //!     retry, requeue                sets the holder's delay, whatever it was; KeepExisting: only if there is none
 //!     the same, without a delay     drops the holder's delay, and adds the key
 //!     succeed, give up              drops the holder's delay
@@ -209,8 +209,7 @@ impl<K> Machine<K> {
         let mut dues = self.later.dues(entry.number());
         if let Some(old) = &mut dues.holder {
             let is_later = due.is_some_and(|due| due.deadline > old.deadline);
-            let stands =
-                how.conflict == DelayConflict::KeepExisting || how.is_uncounted && old.is_retry && !is_later;
+            let stands = how.conflict == DelayConflict::KeepExisting || how.is_uncounted && old.is_retry && !is_later;
             if stands {
                 old.priority = old.priority.max(how.priority);
                 let owed = self.store(entry, dues);

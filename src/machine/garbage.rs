@@ -42,7 +42,8 @@ impl<K> Machine<K> {
     /// After a step that may have left memory.
     #[inline]
     pub(super) fn garbage(&self) -> Owed {
-        Owed::only_if(!self.bin.is_empty() || !self.retired.is_empty() || !self.gone.is_empty(), Owed::GARBAGE).and(self.later.garbage())
+        Owed::only_if(!self.bin.is_empty() || !self.retired.is_empty() || !self.gone.is_empty(), Owed::GARBAGE)
+            .and(self.later.garbage())
     }
 
     /// Chunks of slots are to be freed. Each takes the records and times of its slots with it at once, as its number may be used again.

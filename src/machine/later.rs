@@ -150,7 +150,18 @@ impl Later {
     /// `slots`: the number of slots in a chunk.
     pub(super) fn new(slots: usize) -> Self {
         let records = SideArray::new(slots);
-        Self { wheel: None, old: None, records, delayed: 0, doubles: 0, resting: 0, failing: 0, time: 0, until: NEVER, begun: 0 }
+        Self {
+            wheel: None,
+            old: None,
+            records,
+            delayed: 0,
+            doubles: 0,
+            resting: 0,
+            failing: 0,
+            time: 0,
+            until: NEVER,
+            begun: 0,
+        }
     }
 
     /// When a delay expires that a call has asked for.

@@ -1,4 +1,4 @@
-//! Rests: the times for which keys cool down after a run. Adds meanwhile become one run at the end of that.
+//! Rests: the times for which keys cool down after a run (P30). Adds meanwhile become one run at the end of that.
 //!
 //! ```text
 //!                 rest, done                       add                         the rest ends
@@ -7,8 +7,8 @@
 //!                                 └─ the rest ends: absent   └─ it was dirty when it was done
 //! ```
 //!
-//! A key that rests has one entry in the wheel, for the end of its rest. A delay that it has, or gets, ends no earlier: it is put off until
-//! then. So a rest adds no run and loses none. An add that waits makes the key a delayed one for all lists and counts; without one, the key
+//! A key that rests has one entry in the wheel, for the end of its rest (I11). A delay that it has, or gets, ends no earlier: it is put off
+//! until then. So a rest adds no run and loses none. An add that waits makes the key a delayed one for all lists and counts; without one, the key
 //! is in no list. With [`DelayedAdd::Strict`] an add may wait longer, for a retry.
 
 use super::delays::{Cancelled, Delay};
@@ -91,8 +91,7 @@ impl<K> Machine<K> {
         if !entry.state().is_resting() || !entry.state().is_waited_for() {
             return None;
         }
-        let waits_for_a_retry =
-            self.policy == DelayedAdd::Strict && self.later.dues(entry.number()).retry().is_some();
+        let waits_for_a_retry = self.policy == DelayedAdd::Strict && self.later.dues(entry.number()).retry().is_some();
         let deadline = self.later.records[entry.number()].deadline();
         (!waits_for_a_retry).then(|| Delay { deadline, priority: entry.pending() })
     }

@@ -112,7 +112,9 @@ impl<K> Drop for Loop<K> {
 impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
     pub(super) fn run<R: IntoOutcome>(&self, handler: &mut impl FnMut(&Item<'_, K>) -> R) {
         let mut current = Current { run: None, min_interval: self.workers.hooks.min_interval };
-        while let Err(payload) = catch_unwind(AssertUnwindSafe(|| self.run_until_panic(&mut *handler, &mut current.run))) {
+        while let Err(payload) =
+            catch_unwind(AssertUnwindSafe(|| self.run_until_panic(&mut *handler, &mut current.run)))
+        {
             self.panicked(current.run.take(), payload);
         }
     }

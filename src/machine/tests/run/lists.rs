@@ -99,10 +99,7 @@ impl Run {
             let delay = taken.delay.expect("it is delayed");
             let as_seen = self.reference.delayed().into_iter().find(|(other, ..)| *other == key);
             let (_, left, priority) = as_seen.expect("it is delayed in the reference");
-            assert_eq!(
-                (taken.was_queued, self.left(delay.deadline), delay.priority),
-                (false, left, priority)
-            );
+            assert_eq!((taken.was_queued, self.left(delay.deadline), delay.priority), (false, left, priority));
             self.reference.drop_delay(key);
             let what = self.ends(true, false);
             self.expect_owed(owed, 0, what);
