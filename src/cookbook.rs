@@ -31,7 +31,8 @@
 //! assert_eq!(sum.get(), 6);
 //! # });
 //! ```
-//! A key that was added again while its item was processed may be queued after the end of the stream: see `WorkQueue::stream`.
+//! If `process` never waits, the stream gives way to other tasks of the runtime after 128 keys. A key that was added again while its item
+//! was processed may be queued after the end of the stream: see `WorkQueue::stream`.
 //!
 //! # A task for each key
 //!

@@ -6,15 +6,14 @@
 //! counts nothing, because its task has given way by that.
 //!
 //! **The count is the thread's.** A future is made anew for each key, so it cannot count. A count in the queue would be a word that each
-//! get writes, from all threads (P18), and the thread that reaches the number need not be the one that starves its tasks. The count of a
-//! thread bounds what one poll takes from all queues together, in any mixture of futures and streams. It does not end with a poll, as
-//! nothing tells when one ends: a task that waits for other things between its keys is polled once more after so many keys.
+//! get writes, from all threads (P18), and the thread that reaches the number need not be the one whose tasks wait. So a thread counts
+//! its keys of all queues, futures and streams together, and between two polls of other tasks each future or stream takes so many keys at
+//! most. Nothing tells when a poll ends, so the count goes on in the next one: a task that waits for other things between its keys is
+//! polled once more in so many keys. For a queue with a given clock the count begins anew when the queue is built (P27).
 //!
 //! A loop of [`Workers`](crate::Workers) counts its own keys, since it looks after each whether the workers were stopped.
 
-use crate::panics::contained;
 use std::cell::Cell;
-use std::task::Waker;
 
 /// After this number of keys that were queued already, a task lets its runtime poll other tasks. Tokio gives its own channels this number
 /// of messages.
@@ -38,11 +37,4 @@ pub(crate) fn count_key() {
 /// Counts from zero again.
 pub(crate) fn begin_anew() {
     KEYS.set(0);
-}
-
-/// Wakes the task, which is pending now. Returns false if the waker panics: nothing would poll the task again, so it goes on.
-#[cold]
-pub(crate) fn give_way(waker: &Waker) -> bool {
-    begin_anew();
-    contained(|| waker.wake_by_ref()).is_some()
 }

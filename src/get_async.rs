@@ -12,7 +12,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
 /// The future that [`WorkQueue::get_async`](crate::WorkQueue::get_async) returns. It waits in the same list as threads in
-/// [`get`](crate::WorkQueue::get).
+/// [`get`](crate::WorkQueue::get). After 128 keys that were there at once it gives way to other tasks.
 ///
 /// # Examples
 /// ```
@@ -53,7 +53,7 @@ impl GetState {
     ) -> Poll<Option<I>> {
         Shared::ensure_driver(shared);
         let wait = match *self {
-            Self::New if coop::is_due() && coop::give_way(waker) => return Poll::Pending,
+            Self::New if coop::is_due() && gives_way(shared, waker) => return Poll::Pending,
             Self::New | Self::NewInLoop => match Shared::try_take(shared) {
                 Some(claimed) => {
                     if matches!(self, Self::New) {
@@ -89,6 +89,13 @@ impl GetState {
             shared.leave_getters(ticket);
         }
     }
+}
+
+/// Wakes the task, which is pending then. False: the waker has panicked, so nothing would poll the task again, and it goes on.
+#[cold]
+fn gives_way<K>(shared: &Shared<K>, waker: &Waker) -> bool {
+    coop::begin_anew();
+    shared.contain(|| waker.wake_by_ref()).is_some()
 }
 
 impl<'q, K> GetAsync<'q, K> {
