@@ -13,7 +13,9 @@
 //!
 //! A loop of [`Workers`](crate::Workers) counts its own keys, since it looks after each whether the workers were stopped.
 
+use crate::panics::contained;
 use std::cell::Cell;
+use std::task::Waker;
 
 /// After this number of keys that were queued already, a task lets its runtime poll other tasks. Tokio gives its own channels this number
 /// of messages.
@@ -37,4 +39,16 @@ pub(crate) fn count_key() {
 /// Counts from zero again.
 pub(crate) fn begin_anew() {
     KEYS.set(0);
+}
+
+/// Wakes the task, which is pending then. False: the waker has panicked, so nothing would poll the task again, and it goes on. Not generic,
+/// so that it is compiled once.
+#[cold]
+pub(crate) fn gives_way(waker: &Waker, note_panic: &dyn Fn()) -> bool {
+    begin_anew();
+    let woken = contained(|| waker.wake_by_ref()).is_some();
+    if !woken {
+        note_panic();
+    }
+    woken
 }

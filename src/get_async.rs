@@ -53,7 +53,7 @@ impl GetState {
     ) -> Poll<Option<I>> {
         Shared::ensure_driver(shared);
         let wait = match *self {
-            Self::New if coop::is_due() && gives_way(shared, waker) => return Poll::Pending,
+            Self::New if coop::is_due() && coop::gives_way(waker, &|| shared.note_caught(1)) => return Poll::Pending,
             Self::New | Self::NewInLoop => match Shared::try_take(shared) {
                 Some(claimed) => {
                     if matches!(self, Self::New) {
@@ -89,13 +89,6 @@ impl GetState {
             shared.leave_getters(ticket);
         }
     }
-}
-
-/// Wakes the task, which is pending then. False: the waker has panicked, so nothing would poll the task again, and it goes on.
-#[cold]
-fn gives_way<K>(shared: &Shared<K>, waker: &Waker) -> bool {
-    coop::begin_anew();
-    shared.contain(|| waker.wake_by_ref()).is_some()
 }
 
 impl<'q, K> GetAsync<'q, K> {
