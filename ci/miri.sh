@@ -42,6 +42,7 @@ delays_driver      # counts threads in /proc, and waits for the system's clock
 delays_large       # tens of thousands of delays
 delays_stress      # runs by the clock
 freed_after_the_lock # an allocator of its own
+gives_way          # 100 000 keys
 groups             # 100 000 keys
 handlers           # forms of handlers: `workers` runs the same loop
 idle               # reads processor times from /proc

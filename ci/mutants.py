@@ -50,7 +50,7 @@ pub(crate) fn mutant() -> u32 {
 PROGRAMS = {
     "rate_limiter": "limits limiter_traces limiters_in_use replay_corpus same_twice",
     "time": "wheel delays_turned replay_corpus same_twice traces no_threads delays_driver",
-    "shared": "queue take_where remove groups shards priorities traces client_go wait_idle streams delays_turned delays_driver stops "
+    "shared": "queue take_where remove groups shards priorities traces client_go wait_idle streams gives_way delays_turned delays_driver stops "
               "reports oldest_queued metric_traces observers no_threads idle workers delays_stress stress",
     "workers": "handlers stops spawn_tasks worker_panics workers observers",
     "sync": "queue wait_idle delays_driver stress delays_stress idle",

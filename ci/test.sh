@@ -32,7 +32,7 @@ esac
 limited cargo test
 # All but `std-lock`, which has a script of its own: the queue's own lock is what is tested here.
 limited cargo test --locked -p keyqueue --features metrics,serde,stream,tokio,tracing --lib --test workers --test worker_panics --test observers \
-    --test serde --test streams -- "${threads[@]}"
+    --test serde --test streams --test gives_way -- "${threads[@]}"
 limited cargo test --locked -p keyqueue --all-features --doc
 limited cargo test --locked --release --lib --test queue --test stress --test workers --test worker_panics --test wait_idle \
     --test delays_driver --test delays_stress --test idle -- "${threads[@]}"

@@ -31,7 +31,8 @@
 //! assert_eq!(sum.get(), 6);
 //! # });
 //! ```
-//! A key that was added again while its item was processed may be queued after the end of the stream: see `WorkQueue::stream`.
+//! If `process` never waits, the stream gives way to other tasks of the runtime after 128 keys. A key that was added again while its item
+//! was processed may be queued after the end of the stream: see `WorkQueue::stream`.
 //!
 //! # A task for each key
 //!
@@ -355,8 +356,8 @@
 //! | `DefaultControllerRateLimiter`, `DefaultTypedControllerRateLimiter` | [`default_controller_rate_limiter`](crate::rate_limiter::default_controller_rate_limiter) | not the queue's default, which has no bucket |
 //! | `MetricsProvider` | the feature `metrics`, or an [`Observer`](crate::observe::Observer) | per queue, not per process |
 //! | `updateUnfinishedWorkLoop` | [`Observer::interval`](crate::observe::Observer::interval) | 500 ms too, and nothing to start; all metrics are reported then, and none while the queue is idle. It goes on after a shut-down until the last key is done |
-//! | `wait.Backoff`, its `Step`; `wait.Jitter` | `backoff::Backoff`, its `step`; `backoff::jitter` | no negative delay at 2^63 ns; as an iterator it ends after its steps |
-//! | `wait.NewExponentialBackoffManager`, its `Backoff`; `wait.Backoff.DelayWithReset` | `backoff::BackoffManager::exponential`, `step`; `windowed` | a delay, not a timer |
+//! | `wait.Backoff`, its `Step`; `wait.Jitter` | `backoff::Backoff`, its `step`; `backoff::jitter` | no negative delay at 2^63 ns; as an iterator it ends after its steps; [`within_cap`](crate::backoff::Backoff::within_cap) keeps jitter from exceeding the cap |
+//! | `wait.NewExponentialBackoffManager`, its `Backoff`; `wait.Backoff.DelayWithReset` | `backoff::BackoffManager::exponential`, `step`; `windowed` | a delay, not a timer; jitter does not exceed the maximum of `exponential` |
 //! | `wait.BackoffUntil`, `wait.JitterUntil`, `wait.Until` | `backoff::backoff_until`, `backoff::backoff_until_async` | the stop wakes the wait; the jitter is that of the backoff |
 //! | the loop `for c.processNextItem() {}` | [`Workers`](crate::Workers) | catch panics, count retries, drain with a deadline |
 //!

@@ -1,5 +1,6 @@
 //! The future that gets a key.
 
+use crate::coop;
 use crate::item::Item;
 use crate::machine::Claimed;
 use crate::shared::{Shared, Wait};
@@ -11,7 +12,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
 /// The future that [`WorkQueue::get_async`](crate::WorkQueue::get_async) returns. It waits in the same list as threads in
-/// [`get`](crate::WorkQueue::get).
+/// [`get`](crate::WorkQueue::get). After 128 keys that were there at once it gives way to other tasks.
 ///
 /// # Examples
 /// ```
@@ -31,6 +32,8 @@ pub struct GetAsync<'q, K> {
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum GetState {
     New,
+    /// The same, for a loop that gives way by itself.
+    NewInLoop,
     Waiting(Ticket),
     Finished,
 }
@@ -50,8 +53,12 @@ impl GetState {
     ) -> Poll<Option<I>> {
         Shared::ensure_driver(shared);
         let wait = match *self {
-            Self::New => match Shared::try_take(shared) {
+            Self::New if coop::is_due() && coop::gives_way(waker, &|| shared.note_caught(1)) => return Poll::Pending,
+            Self::New | Self::NewInLoop => match Shared::try_take(shared) {
                 Some(claimed) => {
+                    if matches!(self, Self::New) {
+                        coop::count_key();
+                    }
                     *self = Self::Finished;
                     return Poll::Ready(Some(item(claimed)));
                 }
@@ -87,6 +94,12 @@ impl GetState {
 impl<'q, K> GetAsync<'q, K> {
     pub(crate) fn new(queue: &'q Arc<Shared<K>>) -> Self {
         Self { queue, state: GetState::New }
+    }
+
+    /// For a loop that gives way by itself.
+    pub(crate) fn in_loop(mut self) -> Self {
+        self.state = GetState::NewInLoop;
+        self
     }
 }
 

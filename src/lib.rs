@@ -271,6 +271,7 @@ mod added;
 pub mod backoff;
 mod builder;
 pub mod cookbook;
+mod coop;
 mod error;
 mod futures;
 mod get_async;

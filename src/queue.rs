@@ -553,8 +553,10 @@ impl<K> WorkQueue<K> {
     ///
     /// Works on any executor, together with threads in [`get`](Self::get): the getter that has waited longest is woken first.
     ///
-    /// If a getter may take a queued key, the future is ready at its first poll. So a loop whose work never waits should let its runtime
-    /// poll other tasks now and then, as [`Workers`](crate::Workers) do.
+    /// If a getter may take a queued key, the future is ready at its first poll. But after 128 such keys on one thread the next future gives
+    /// way to other tasks, so that a loop whose work never waits does not keep its runtime from them: it wakes its task, and is pending
+    /// once. It has taken no key then, and other getters may take what is queued. To find out whether a key is queued, call
+    /// [`try_get`](Self::try_get), and do not poll a future once.
     ///
     /// # Cancel safety
     /// Dropping the future loses nothing: its wake-up goes to the next getter. A woken future must be polled or dropped. A future that is

@@ -64,19 +64,43 @@ fn thread_f64() -> f64 {
 }
 
 /// Draws random factors by which delays are extended.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Jitter {
     /// Finite, not negative. 0: no jitter.
-    pub(crate) factor: f64,
+    factor: f64,
+    /// A delay above this counts as this, so that no delay exceeds the maximum.
+    longest: Duration,
     /// `None`: the generator of the thread.
     pub(crate) numbers: Option<Numbers>,
 }
 
+impl Default for Jitter {
+    /// No jitter.
+    fn default() -> Self {
+        Self { factor: 0.0, longest: Duration::MAX, numbers: None }
+    }
+}
+
 impl Jitter {
+    /// Up to this factor, of delays that are `max` at most, with their jitter. `Duration::MAX`: there is no maximum.
+    pub(crate) fn set(&mut self, factor: f64, max: Duration) {
+        (self.longest, self.factor) = within(max, factor);
+    }
+
+    #[inline]
+    pub(crate) fn is_none(&self) -> bool {
+        self.factor == 0.0
+    }
+
     /// Uniformly distributed in `[0, factor)`.
     #[inline]
     pub(crate) fn part(&self) -> f64 {
-        if self.factor == 0.0 { 0.0 } else { self.draw() * self.factor }
+        if self.is_none() { 0.0 } else { self.draw() * self.factor }
+    }
+
+    /// `delay`, or the longest delay before its jitter if that is less, and this part of it.
+    pub(crate) fn extend(&self, delay: Duration, part: f64) -> Duration {
+        longer(delay.min(self.longest), part)
     }
 
     fn draw(&self) -> f64 {
@@ -93,6 +117,23 @@ pub(crate) fn longer_at_random(delay: Duration, max_factor: f64) -> Duration {
 pub(crate) fn longer(delay: Duration, part: f64) -> Duration {
     let more = delay.as_nanos() as f64 * part;
     delay.saturating_add(from_nanos(more))
+}
+
+/// How to extend delays at random so that none exceeds `max`: the longest delay before the jitter, which is `max / (1 + factor)`, and the
+/// factor. `Duration::MAX`: there is no maximum.
+///
+/// If that quotient is less than a nanosecond, it is one all the same, with the factor that fits. Otherwise each delay would be zero.
+pub(crate) fn within(max: Duration, factor: f64) -> (Duration, f64) {
+    const LEAST: Duration = Duration::from_nanos(1);
+    if max == Duration::MAX || max.is_zero() || factor == 0.0 {
+        return (max, factor);
+    }
+    if longer(LEAST, factor) > max {
+        return (LEAST, (max - LEAST).as_nanos() as f64);
+    }
+    let longest = from_nanos(max.as_nanos() as f64 / (1.0 + factor)).max(LEAST);
+    // Products of more than 2^53 ns are not exact.
+    (longest - longer(longest, factor).saturating_sub(max), factor)
 }
 
 /// This number of nanoseconds, rounded down, clamped to `0..=Duration::MAX`.
@@ -120,6 +161,30 @@ mod tests {
             16_408_922_859_458_223_821,
         ];
         assert_eq!(first.map(|_| numbers.next()), first);
+    }
+
+    /// With any part below the factor, the longest delay stays below the maximum, and comes near it.
+    #[test]
+    fn jitter_stays_within_a_maximum() {
+        let times = [1, 2, 3, 999, 60_000_000_000, (1 << 53) + 1, u64::MAX - 7].map(Duration::from_nanos);
+        let factors = [f64::MIN_POSITIVE, 1e-9, 0.1, 0.5, 1.0, 2.5, 1e6, 1e12, 1e30, f64::MAX, f64::INFINITY];
+        for max in times.into_iter().chain([Duration::from_secs(u64::MAX), Duration::MAX - Duration::from_nanos(1)]) {
+            for given in factors {
+                let (longest, factor) = within(max, given);
+                assert!(longest > Duration::ZERO && factor <= given, "{max:?}, {given}");
+                let ends = [0.0, 0.5, 1.0 - f64::EPSILON / 2.0].map(|unit| longer(longest, unit * factor));
+                assert!(ends[0] == longest && ends.is_sorted() && ends[2] <= max, "{max:?}, {given}: {ends:?}");
+                if given < 1e6 && max > Duration::from_secs(1) {
+                    let [end, max] = [ends[2], max].map(|time| time.as_secs_f64());
+                    assert!((max - end) / max < 1e-5, "{max:?}, {given}: {ends:?}");
+                }
+            }
+        }
+        let second = Duration::from_secs(1);
+        assert_eq!(within(60 * second, 0.5), (40 * second, 0.5));
+        assert_eq!(within(60 * second, 0.0), (60 * second, 0.0));
+        assert_eq!(within(Duration::ZERO, 0.5).0, Duration::ZERO);
+        assert_eq!(within(Duration::MAX, 0.5), (Duration::MAX, 0.5));
     }
 
     /// Two threads do not draw the same numbers from their generators.

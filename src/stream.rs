@@ -34,6 +34,9 @@ impl<K> WorkQueue<K> {
     /// items.** If the key of such an item was added again, it is queued when the item is done. So after a shut-down, repeat: read a stream
     /// to its end; finish all its items; if the queue [is empty](Self::is_empty), stop. See the example.
     ///
+    /// A stream whose keys and consumer are always ready gives way to other tasks after 128 keys, like
+    /// [`get_async`](Self::get_async): it wakes its task, and is pending once. So do the combinators that read it.
+    ///
     /// # Cancel safety
     /// Dropping the stream loses no key, and passes its wake-up on to the next getter. A stream that has returned `Pending` keeps its place
     /// among the getters, even if `select!` drops the future of its `next`. A stream that was woken must be polled or dropped. Until then

@@ -161,6 +161,67 @@ fn invalid_factors_count_as_documented() {
     assert_eq!(jitter(Duration::ZERO, f64::INFINITY), Duration::ZERO);
 }
 
+/// client-go's backoff adds the jitter to the cap; a backoff within its cap, and the exponential manager, do not.
+#[test]
+fn jitter_exceeds_the_cap_unless_the_backoff_is_within_it() {
+    let cap = 6 * SECOND;
+    let plain = Backoff { duration: SECOND, factor: 2.0, jitter: 0.5, steps: 10, cap };
+    let at_cap = |mut backoff: Backoff| {
+        (0..9).for_each(|_| _ = backoff.step());
+        backoff
+    };
+    let draws = |backoff: &Backoff| (0..1000).map(|_| backoff.clone().step()).collect::<Vec<_>>();
+    spread(draws(&at_cap(plain.clone())).into_iter(), cap, 0.5); // 6 to 9 s
+    spread(draws(&at_cap(plain.clone().within_cap())).into_iter(), 4 * SECOND, 0.5); // 4 to 6 s
+    let manager = BackoffManager::exponential(SECOND, cap, 60 * SECOND, 2.0, 0.5);
+    let ranges = [1.0, 2.0, 4.0, 4.0, 4.0].map(Duration::from_secs_f64);
+    for _ in 0..1000 {
+        let delays = manager.clone().take(5).zip(ranges);
+        delays.for_each(|(delay, least)| assert!((least..least * 3 / 2).contains(&delay), "{delay:?}, {least:?}"));
+    }
+    let at_max = |_| manager.clone().nth(5).unwrap();
+    spread((0..1000).map(at_max), 4 * SECOND, 0.5);
+    let mut manager = BackoffManager::new(plain.within_cap(), 60 * SECOND);
+    assert!((0..1000).all(|_| manager.step() <= cap));
+}
+
+#[test]
+fn what_within_cap_does_at_the_edges() {
+    let cap = 6 * SECOND;
+    let backoff = Backoff { duration: SECOND, factor: 2.0, jitter: 0.5, steps: 10, cap };
+    // The first delay above the cap, with or without growth; or above the longest delay before the jitter.
+    for (duration, factor) in [(9, 2.0), (9, 0.0), (9, 1.0), (5, 2.0), (5, 0.0)] {
+        let backoff = Backoff { duration: duration * SECOND, factor, ..backoff.clone() };
+        let mut within = backoff.clone().within_cap();
+        spread((0..1000).map(|_| within.clone().step()), 4 * SECOND, 0.5);
+        assert!([(); 10].iter().all(|()| within.step() <= cap));
+        let mut manager = BackoffManager::exponential(duration * SECOND, cap, 60 * SECOND, factor, 0.5);
+        assert!((0..100).all(|_| (4 * SECOND..cap).contains(&manager.step())));
+    }
+    // Without a cap, or without jitter.
+    let endless = Backoff { cap: Duration::ZERO, ..backoff.clone() };
+    assert_eq!(endless.clone().within_cap(), endless);
+    for jitter in [0.0, -0.0, -1.0, f64::NAN] {
+        let backoff = Backoff { jitter, ..backoff.clone() };
+        let delays: Vec<_> = backoff.clone().within_cap().into_iter().collect();
+        assert_eq!(delays, backoff.clone().into_iter().collect::<Vec<_>>());
+        let late = Backoff { duration: 9 * SECOND, ..backoff };
+        assert_eq!(late.within_cap().step(), cap);
+        let mut manager = BackoffManager::exponential(9 * SECOND, cap, 60 * SECOND, 2.0, jitter);
+        assert_eq!([manager.step(), manager.step()], [9 * SECOND, cap], "as client-go's");
+    }
+    // A factor so large that nothing would be left of the delay.
+    for jitter in [1e12, f64::MAX, f64::INFINITY] {
+        let mut within = Backoff { jitter, ..backoff.clone() }.within_cap();
+        let delays: Vec<_> = (0..1000).map(|_| within.step()).collect();
+        assert!(delays.iter().all(|delay| (Duration::from_nanos(1)..=cap).contains(delay)), "{jitter}");
+        assert!(delays.iter().filter(|delay| **delay > cap / 2).count() > 300, "{jitter}");
+    }
+    // No cap that jitter could exceed.
+    let longest = Backoff { duration: Duration::MAX, cap: Duration::MAX, ..backoff }.within_cap();
+    assert_eq!((longest.cap, longest.clone().step()), (Duration::MAX, Duration::MAX));
+}
+
 #[test]
 fn an_iterator_ends_with_the_steps() {
     let backoff = Backoff { duration: SECOND, factor: 3.0, steps: 4, ..Backoff::default() };

@@ -144,18 +144,74 @@ fn the_default_controller_limiter_is_a_backoff_and_a_bucket() {
 // ---- settings of the per-key limiters ----
 
 mod jitter {
-    use super::{Duration, ItemExponentialFailure, RateLimiter, Step, ms};
+    use super::{Duration, ItemExponentialFailure, ItemFastSlow, RateLimiter, Step, ms};
     use std::collections::HashSet;
 
-    /// With smaller factors: `support/limiter.rs`.
+    /// A delay that has reached the maximum is spread as well, and does not exceed it.
     #[test]
-    fn stays_in_its_bounds_and_within_the_maximum_with_huge_factors() {
-        for factor in [1e300, f64::MAX] {
-            let limiter = ItemExponentialFailure::new(ms(8), ms(100)).jitter(factor);
-            assert!((0..200).all(|key| (ms(8)..=ms(100)).contains(&limiter.when(&key))));
+    fn keys_at_the_maximum_differ_and_do_not_exceed_it() {
+        let minute = ms(60_000);
+        // The first delay and the maximum, the factor, and the shortest delay.
+        let cases = [
+            (minute, minute, 0.5, ms(40_000)),
+            (10 * minute, minute, 0.5, ms(40_000)), // the first is cut to the maximum
+            (ms(50_000), minute, 0.5, ms(40_000)),  // or to the longest delay before the jitter
+            (minute, minute, 1.0, ms(30_000)),
+            (minute, minute, 9.0, ms(6_000)),
+            (minute, minute, 1e300, Duration::from_nanos(1)),
+            (minute, minute, f64::MAX, Duration::from_nanos(1)),
+            (ms(8), ms(100), 1e300, Duration::from_nanos(1)),
+        ];
+        for (base, max, factor, least) in cases {
+            let limiter = ItemExponentialFailure::new(base, max).jitter(factor);
+            let delays: HashSet<_> = (0..1000).map(|key| limiter.when(&key)).collect();
+            assert!(delays.len() > 990, "{base:?}, {factor}: {} delays of 1000 keys", delays.len());
+            assert!(delays.iter().all(|delay| (least..=max).contains(delay)), "{base:?}, {factor}");
+            let [shortest, longest] = [delays.iter().min(), delays.iter().max()].map(|delay| *delay.unwrap());
+            let width = max - least;
+            assert!(shortest < least + width / 10 && longest > max - width / 10, "{shortest:?} to {longest:?}");
+        }
+    }
+
+    /// The delays grow up to the longest one before the jitter, and stay there.
+    #[test]
+    fn delays_grow_until_jitter_might_exceed_the_maximum() {
+        let limiter = ItemExponentialFailure::new(ms(10), ms(60)).jitter(0.5);
+        let expected = [(10, 15), (20, 30), (40, 60), (40, 60), (40, 60)];
+        for key in 0..200 {
+            for (least, end) in expected {
+                let delay = limiter.when(&key);
+                assert!((ms(least)..ms(end)).contains(&delay), "{delay:?}, and not {least} to {end} ms");
+            }
+        }
+    }
+
+    #[test]
+    fn a_factor_of_zero_a_maximum_of_zero_and_none_change_nothing() {
+        for factor in [0.0, -0.0] {
+            let limiter = ItemExponentialFailure::new(ms(10), ms(15)).jitter(factor).served_only();
+            assert_eq!([1, 2].map(|key| limiter.when(&key)), [ms(10); 2]);
+            let limiter = ItemExponentialFailure::new(ms(10), ms(15)).jitter(factor);
+            assert_eq!([1; 3].map(|key| limiter.when(&key)), [10, 15, 15].map(ms));
+        }
+        for factor in [0.5, 1e300] {
+            let limiter = ItemExponentialFailure::new(ms(10), Duration::ZERO).jitter(factor);
+            assert_eq!([1; 2].map(|key| limiter.when(&key)), [Duration::ZERO; 2]);
+            let limiter = ItemExponentialFailure::new(Duration::ZERO, ms(10)).jitter(factor);
+            assert_eq!([1; 2].map(|key| limiter.when(&key)), [Duration::ZERO; 2]);
+            // `Duration::MAX` is no maximum: a delay that never ends does not become one that does.
+            let limiter = ItemExponentialFailure::new(Duration::MAX, Duration::MAX).jitter(factor);
+            assert!((0..200).all(|key| limiter.when(&key) == Duration::MAX));
+            let limiter = ItemExponentialFailure::new(ms(10), Duration::MAX).jitter(factor);
+            assert!((0..200).all(|key| limiter.when(&key) >= ms(10)));
             let limiter = Step::new([(0, Duration::MAX - ms(1)), (1, Duration::MAX)]).jitter(factor);
             assert!((0..200).all(|key| limiter.when(&key) >= Duration::MAX - ms(1)));
+            assert!((0..200).all(|key| limiter.when(&key) == Duration::MAX));
         }
+        // Limiters without a maximum.
+        let limiter = ItemFastSlow::new(ms(10), ms(60), 1).jitter(0.5);
+        assert!((0..200).all(|key| (ms(10)..ms(15)).contains(&limiter.when(&key))));
+        assert!((0..200).all(|key| (ms(60)..ms(90)).contains(&limiter.when(&key))));
     }
 
     #[test]

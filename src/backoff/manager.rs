@@ -10,7 +10,8 @@ use std::time::Duration;
 /// last delay (or since the manager was created).
 ///
 /// It is also an endless iterator. With [`exponential`](Self::exponential) the delay grows up to its maximum; with [`new`](Self::new) it
-/// no longer changes when the [`steps`](Backoff::steps) of the backoff are used up.
+/// no longer changes when the [`steps`](Backoff::steps) of the backoff are used up, and jitter exceeds the cap unless the backoff stays
+/// [within it](Backoff::within_cap).
 ///
 /// # Examples
 /// ```
@@ -59,8 +60,11 @@ impl BackoffManager {
     /// passed since the last delay.
     ///
     /// This is client-go's `wait.NewExponentialBackoffManager`, with its order of arguments. The number of steps is not limited. A `max` of
-    /// zero is no limit. An `initial` above `max` is returned once as it is. `jitter`: see [`Backoff::jitter`]. The clock is the
-    /// system's, see [`clock`](Self::clock).
+    /// zero is no limit. `jitter`: see [`Backoff::jitter`]. The clock is the system's, see [`clock`](Self::clock).
+    ///
+    /// With jitter no delay exceeds `max`, unlike client-go's: delays count as `max / (1 + jitter)` if they are longer than that, so that
+    /// they differ, see [`Backoff::within_cap`]. Without jitter an `initial` above `max` is returned once as it is, and with a factor of 0
+    /// each time, as in client-go.
     ///
     /// # Examples
     /// ```
@@ -76,7 +80,7 @@ impl BackoffManager {
     #[must_use]
     pub fn exponential(initial: Duration, max: Duration, reset_after: Duration, factor: f64, jitter: f64) -> Self {
         let backoff = Backoff { duration: initial, factor, jitter, steps: usize::MAX, cap: max };
-        Self::new(backoff, reset_after)
+        Self::new(if jitter > 0.0 { backoff.within_cap() } else { backoff }, reset_after)
     }
 
     /// Starts over when more than `reset` has passed since it last started over (or was created), even if delays came meanwhile. With a

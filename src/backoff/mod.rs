@@ -36,7 +36,7 @@ pub use manager::BackoffManager;
 pub use stop::{Stop, StopWait};
 pub use until::{Timing, backoff_until, backoff_until_async};
 
-use crate::random::{from_nanos, longer_at_random};
+use crate::random::{from_nanos, longer_at_random, within};
 use std::time::Duration;
 
 /// A series of delays that grow by a factor.
@@ -65,15 +65,45 @@ pub struct Backoff {
     /// as 0.
     pub factor: f64,
     /// Each returned delay is longer by a random part, up to this factor, see [`jitter`](fn@jitter). The next delay does not depend on the
-    /// random part. 0, negative or NaN: no jitter. The generator is the thread's.
+    /// random part, and the random part does not depend on the cap, see [`within_cap`](Self::within_cap). 0, negative or NaN: no jitter.
+    /// The generator is the thread's.
     pub jitter: f64,
     /// The number of steps left, after which the delay no longer changes. With 0, the default, it never grows: set it.
     pub steps: usize,
-    /// A delay above the cap becomes the cap, and uses up all steps. Zero: no cap.
+    /// A delay above the cap becomes the cap, and uses up all steps. Zero: no cap. As in client-go, the jitter comes on top of it: a cap of
+    /// 5 s with a jitter of 0.5 leads to delays of up to 7.5 s.
     pub cap: Duration,
 }
 
 impl Backoff {
+    /// No delay exceeds the cap: neither with jitter, nor the first, nor with a factor of 0.
+    ///
+    /// The [`cap`](Self::cap) becomes `cap / (1 + jitter)`, and the first delay is at most as long. So delays at the cap still differ, and
+    /// the steps are used up when a delay reaches the new cap. Call this once, when the other fields are set. If the jitter is so large that
+    /// the new cap would be less than a nanosecond, it is a nanosecond, with the largest jitter that fits.
+    ///
+    /// # Examples
+    /// ```
+    /// use keyqueue::backoff::Backoff;
+    /// use std::time::Duration;
+    ///
+    /// let [second, cap] = [1, 6].map(Duration::from_secs);
+    /// let backoff = Backoff { duration: second, factor: 2.0, jitter: 0.5, steps: 10, cap };
+    /// let mut within = backoff.clone().within_cap();
+    /// assert_eq!(within.cap, 4 * second); // the longest delays are 4 to 6 s, and not 6 to 9 s
+    /// assert!([(); 100].iter().all(|()| within.step() <= cap));
+    /// ```
+    #[must_use]
+    pub fn within_cap(mut self) -> Self {
+        if !self.cap.is_zero() {
+            if self.jitter > 0.0 {
+                (self.cap, self.jitter) = within(self.cap, self.jitter);
+            }
+            self.duration = self.duration.min(self.cap);
+        }
+        self
+    }
+
     /// Returns the current delay, and advances to the next.
     ///
     /// # Examples

@@ -91,7 +91,9 @@ impl<K: ?Sized> fmt::Debug for MaxOf<K> {
 
 /// Limits the answers of a limiter to a maximum.
 ///
-/// The inner limiter does not know the maximum: a bucket goes on reserving tokens, further and further ahead. See [`Bucket::max_ahead`].
+/// The inner limiter does not know the maximum. A bucket goes on reserving tokens, further and further ahead: see [`Bucket::max_ahead`].
+/// [Jitter](PerKey::jitter) spreads delays beyond the maximum, and these all become the maximum: give an
+/// [`ItemExponentialFailure`](super::ItemExponentialFailure) with jitter its own maximum instead.
 ///
 /// # Examples
 /// ```

@@ -5,7 +5,7 @@ use super::keyed::{KeyedStore, Record};
 use super::schedule::{Exponential, FastSlow, Schedule, StepTable};
 use crate::Clock;
 use crate::error::InvalidArgument;
-use crate::random::{Jitter, Numbers, longer};
+use crate::random::{Jitter, Numbers};
 use crate::time::{nanos, time_left};
 use std::fmt;
 use std::hash::Hash;
@@ -39,7 +39,8 @@ pub struct PerKey<K, S> {
 
 /// Waits `base * 2^failures`, up to `max`: the usual backoff of one key.
 ///
-/// Delays are whole nanoseconds, exact after any number of failures, and at most `max`. A `base` greater than `max` counts as `max`.
+/// Delays are whole nanoseconds, exact after any number of failures, and at most `max`, with [jitter](PerKey::jitter) too. A `base` greater
+/// than `max` counts as `max`.
 ///
 /// See [`PerKey`] for memory, jitter and the other settings.
 ///
@@ -182,11 +183,26 @@ impl<K, S: Schedule> PerKey<K, S> {
     /// Makes each delay longer by a random part: a delay `d` is spread evenly in `[d, d + factor * d)`. So keys that fail at one moment are
     /// not all tried again at one moment.
     ///
-    /// With [`ItemExponentialFailure`] no delay gets longer than the maximum. Keys that have reached it are not spread further, but keep
-    /// their distances. [`seed`](Self::seed) says where the random parts come from.
+    /// With [`ItemExponentialFailure`] no delay exceeds the maximum, and the longest ones differ as well: a delay counts as
+    /// `max / (1 + factor)` if it is longer than that, also if it is the first. So a maximum of 60 s and a factor of 0.5 make the longest
+    /// delays 40 to 60 s. A maximum of `Duration::MAX` is none. The other two limiters have no maximum. A factor of 0 is no jitter, and the
+    /// larger it is, the shorter the shortest delay.
+    ///
+    /// [`seed`](Self::seed) says where the random parts come from.
     ///
     /// # Panics
     /// If the factor is negative, infinite or not a number. See [`try_jitter`](Self::try_jitter).
+    ///
+    /// # Examples
+    /// A constant delay with jitter: keys that fail together are tried again over 20 seconds.
+    /// ```
+    /// use keyqueue::rate_limiter::{ItemExponentialFailure, RateLimiter};
+    /// use std::time::Duration;
+    ///
+    /// let minute = Duration::from_secs(60);
+    /// let limiter = ItemExponentialFailure::new(minute, minute).jitter(0.5);
+    /// assert!((0..1000).all(|key| (minute * 2 / 3..minute).contains(&limiter.when(&key))));
+    /// ```
     #[must_use]
     #[track_caller]
     pub fn jitter(self, factor: f64) -> Self {
@@ -198,7 +214,8 @@ impl<K, S: Schedule> PerKey<K, S> {
     /// # Errors
     /// If the factor is negative, infinite or not a number.
     pub fn try_jitter(mut self, factor: f64) -> Result<Self, InvalidArgument> {
-        self.jitter.factor = InvalidArgument::check_finite("factor", factor)?.abs(); // -0 is 0
+        let factor = InvalidArgument::check_finite("factor", factor)?.abs(); // -0 is 0
+        self.jitter.set(factor, self.schedule.cap());
         Ok(self.set())
     }
 
@@ -294,7 +311,7 @@ impl<K, S: Schedule> PerKey<K, S> {
 
     /// To be called after each setting: whether the limiter is plain.
     fn set(mut self) -> Self {
-        self.plain = self.jitter.factor == 0.0 && !self.served_only && !self.failures.needs_time();
+        self.plain = self.jitter.is_none() && !self.served_only && !self.failures.needs_time();
         self
     }
 
@@ -314,8 +331,7 @@ impl<K: Hash + Eq + Clone, S: Schedule> PerKey<K, S> {
             if self.served_only && now < record.until {
                 return time_left(record.until, now);
             }
-            let delay = self.schedule.delay(record.count());
-            let delay = if part > 0.0 { longer(delay, part).min(self.schedule.cap()) } else { delay };
+            let delay = self.jitter.extend(self.schedule.delay(record.count()), part);
             if self.served_only {
                 record.until = now.saturating_add(nanos(delay));
             }

@@ -16,7 +16,7 @@ pub trait Schedule: sealed::Sealed + Send + Sync {
     #[doc(hidden)]
     fn longest(&self) -> Duration;
 
-    /// The longest delay with jitter.
+    /// The maximum, which jitter must not exceed. `Duration::MAX`: there is none.
     #[doc(hidden)]
     fn cap(&self) -> Duration {
         Duration::MAX

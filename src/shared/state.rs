@@ -3,6 +3,7 @@
 use super::hub::{Flags, Hub, HubGuard};
 use super::locked::Locked;
 use super::settings::{Limiter, Settings};
+use crate::coop;
 use crate::key::Hash as KeyHash;
 use crate::machine::{Claimed, Machine, NEVER};
 use crate::observe::Observer;
@@ -65,6 +66,9 @@ impl<K: Hash + Eq> Shared<K> {
         let measured = flags.has(Flags::MEASURED);
         if measured {
             clock.calibrate();
+        }
+        if clock.is_given() {
+            coop::begin_anew(); // what this thread did with other queues makes no difference (P27)
         }
         let stamp: fn() -> u64 = if clock.is_given() { counted_stamp } else { stamp };
         let stamp = (shards > 1).then_some(stamp);

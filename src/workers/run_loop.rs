@@ -3,6 +3,7 @@
 use super::group::{Count, Counts};
 use super::run_span::RunSpan;
 use super::{GivenUp, Inner, IntoOutcome, Outcome};
+use crate::coop::KEYS_AT_ONCE;
 use crate::machine::End;
 use crate::panics::contained;
 use crate::sync::Arc;
@@ -46,10 +47,6 @@ impl<K> Default for Hooks<K> {
         }
     }
 }
-
-/// After this number of keys a loop in a task lets the runtime poll other tasks: neither the queue nor a handler may have had a reason to
-/// wait. Tokio gives its own channels this number of messages.
-const KEYS_AT_ONCE: u32 = 128;
 
 /// Resolves at its second poll, for which it wakes the task; at its first, if the waker panics.
 async fn give_way_once() {
@@ -165,7 +162,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
                 give_way_once().await;
             }
             keys += 1;
-            let Some(item) = self.workers.queue.get_async().await else { return };
+            let Some(item) = self.workers.queue.get_async().in_loop().await else { return };
             let (item, span) = current.insert((item, RunSpan::none()));
             self.enter(span, item);
             let outcome = span.run_async(async { handler(item).await.into_outcome() }).await;

@@ -2,7 +2,7 @@
 //!
 //! * Per-key limiters: counts and delays are those of plain 128-bit arithmetic. With a bound, the limiter remembers what two
 //!   generations of keys hold: never more than the bound, and always the latest half of it. With jitter, an answer is in its
-//!   range, and a twin with the same seed gives the same answer.
+//!   range and within the maximum, and a twin with the same seed gives the same answer.
 //! * Bucket: tokens and time are integers without limit. If a token takes a whole number of nanoseconds, each wait and each
 //!   admission is exact. Otherwise a wait is off by the few nanoseconds of rounding ([`EARLY`], [`LATE`]), whatever came
 //!   before. A token that was refused is there when it was promised. Where a burst takes centuries to fill, rounding takes
@@ -348,7 +348,7 @@ fn run_schedule<K: Key, S: RealSchedule>(
         schedule,
         longest,
         served_only: settings.served_only,
-        factor: settings.jitter.map_or(0.0, |(part, _)| f64::from(part) / 16.0),
+        sixteenths: settings.jitter.map_or(0, |(sixteenths, _)| sixteenths),
         bound: bound.unwrap_or(usize::MAX),
         generations: Generations {
             recent: HashMap::new(),
@@ -373,7 +373,8 @@ struct PerKeyPair<K, S> {
     schedule: Schedule,
     longest: u128,
     served_only: bool,
-    factor: f64,
+    /// Of the jitter.
+    sixteenths: u8,
     bound: usize,
     generations: Generations<K>,
 }
@@ -422,14 +423,12 @@ impl<K: Key, S: RealSchedule> PerKeyPair<K, S> {
             // A delay that ends at the last instant may be longer than the clock can represent.
             assert!(answer == rest || (memory.until == u64::MAX && answer > rest), "{answer:?}, rest {rest:?}");
         } else {
-            let exact = duration(self.schedule.delay(memory.failures));
-            if self.factor == 0.0 {
-                assert_eq!(answer, exact);
+            let exact = self.schedule.delay(memory.failures);
+            if self.sixteenths == 0 {
+                assert_eq!(answer, duration(exact));
             } else {
-                let more = exact.as_nanos() as f64 * self.factor * (1.0 + 1e-9);
-                let cap = if matches!(self.schedule, Schedule::Exponential { .. }) { self.longest } else { u128::MAX };
-                assert!(exact <= answer && answer.as_nanos() <= cap, "{answer:?} for {exact:?}");
-                assert!((answer - exact).as_nanos() as f64 <= more, "{answer:?} for {exact:?}");
+                let (least, most) = with_jitter(&self.schedule, self.longest, self.sixteenths, exact);
+                assert!((least..=most).contains(&answer.as_nanos()), "{answer:?} for {least} to {most} ns");
             }
             memory.failures += 1;
             if self.served_only {
@@ -442,6 +441,22 @@ impl<K: Key, S: RealSchedule> PerKeyPair<K, S> {
     fn check_all(&self) {
         for key in (0..24).map(key::<K>) {
             assert_eq!(self.limiter.num_requeues(&key), self.generations.peek(&key, self.now).failures as usize);
+        }
+    }
+}
+
+/// The shortest and the longest answer for a delay. One that might exceed the maximum counts as the longest that does not.
+fn with_jitter(schedule: &Schedule, longest: u128, sixteenths: u8, delay: u128) -> (u128, u128) {
+    let (sixteenths, never) = (u128::from(sixteenths), Duration::MAX.as_nanos());
+    let rounding = |nanos: u128| nanos >> 48; // of doubles
+    match schedule {
+        Schedule::Exponential { .. } if longest < never && delay * (16 + sixteenths) > longest * 16 => {
+            let least = (longest * 16 / (16 + sixteenths)).max(1);
+            (least - rounding(least), longest)
+        }
+        _ => {
+            let most = delay * (16 + sixteenths) / 16;
+            (delay, (most + rounding(most)).min(never))
         }
     }
 }
