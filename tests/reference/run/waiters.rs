@@ -137,9 +137,15 @@ impl<'q> Run<'q> {
     pub(super) fn poll(&mut self, mut waiter: Waiter<'q>) {
         waiter.flag = Arc::default();
         let waker = waiter.flag.waker();
-        let polled = self.call(|| waiter.future.as_mut().poll(&mut Context::from_waker(&waker)));
+        let mut polled = self.call(|| waiter.future.as_mut().poll(&mut Context::from_waker(&waker)));
         self.catch_up();
         let is_due = self.is_due(waiter.until);
+        let gets = matches!(waiter.until, Until::Goal(Goal::Item | Goal::OwnedItem, ..));
+        if gets && is_due && matches!(polled, Ok(Poll::Pending)) && waiter.flag.is_set() {
+            // It has given way after 128 keys that were queued already: once, and it has taken nothing.
+            polled = self.call(|| waiter.future.as_mut().poll(&mut Context::from_waker(&waker)));
+            self.catch_up();
+        }
         let polled = match polled {
             Ok(polled @ Poll::Ready(Answer::Left(_))) => polled,
             Ok(polled) => {
