@@ -81,6 +81,7 @@ async fn by_get_async(queue: &WorkQueue<u64>, run: &dyn Fn(u64)) {
 }
 
 fn forms() -> Vec<(&'static str, Form)> {
+    #[cfg_attr(not(feature = "stream"), allow(unused_mut, reason = "the streams are added"))]
     let mut forms: Vec<(&str, Form)> = vec![
         ("get_async", |queue, run| Box::pin(async move { by_get_async(&queue, &*run).await })),
         ("get_owned_async", |queue, run| {
