@@ -8,8 +8,8 @@
 //! ```
 //!
 //! A key that rests has one entry in the wheel, for the end of its rest (I11). A delay that it has, or gets, ends no earlier: it is put off
-//! until then. So a rest adds no run and loses none. An add that waits makes the key a delayed one for all lists and counts; without one, the key
-//! is in no list. With [`DelayedAdd::Strict`] an add may wait longer, for a retry.
+//! until then. So a rest adds no run and loses none. An add that waits makes the key a delayed one for all lists and counts; without one,
+//! the key is in no list. With [`DelayedAdd::Strict`] an add may wait longer, for a retry.
 
 use super::delays::{Cancelled, Delay};
 use super::later::Dues;
@@ -26,28 +26,19 @@ impl<K> Machine<K> {
         if !self.later.has_room() {
             return Owed::NOTHING;
         }
-        if state.is_resting() {
-            let end = end.max(self.later.records[number].deadline());
-            let owed = self.later.put(number, end);
-            return self.put_off(entry, end).and(owed);
-        }
-        self.later.resting += 1;
-        let was_delayed = state.is_delayed();
+        let (was_resting, was_delayed) = (state.is_resting(), state.is_delayed());
         state.set_resting();
-        if !was_delayed {
+        self.later.resting += usize::from(!was_resting);
+        if !was_resting && !was_delayed {
             let _record = self.later.records.make(number);
             self.later.write(number, Dues::default());
             return self.later.insert(number, end);
         }
+        let end = if was_resting { end.max(self.later.records[number].deadline()) } else { end };
         let owed = self.later.put(number, end);
-        self.put_off(entry, end).and(owed)
-    }
-
-    /// The delays of a key that rests are not due before its end.
-    fn put_off(&mut self, entry: EntryRef<K>, end: u64) -> Owed {
-        let mut dues = self.later.dues(entry.number());
-        dues.not_before(end);
-        self.store(entry, dues)
+        // Those that are due earlier are put off.
+        let dues = self.later.dues(number);
+        self.store(entry, dues).and(owed)
     }
 
     /// An add of a key that rests.
