@@ -44,6 +44,8 @@ mod table;
 pub(crate) mod tests;
 
 pub(crate) use any::AnyOrder;
+pub(crate) use bits::Words;
+pub(crate) use choice::TURNS;
 pub(crate) use groups::Groups;
 pub(crate) use levels::Levels;
 pub(crate) use line::Line;
@@ -78,13 +80,13 @@ pub(crate) fn visit() {
 
 /// The index of a priority: the higher the more urgent.
 #[inline]
-fn level_of(priority: i8) -> u8 {
+pub(crate) fn level_of(priority: i8) -> u8 {
     priority as u8 ^ 0x80
 }
 
 /// The priority of an index.
 #[inline]
-fn priority_of(level: u8) -> i8 {
+pub(crate) fn priority_of(level: u8) -> i8 {
     (level ^ 0x80) as i8
 }
 

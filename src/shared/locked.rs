@@ -3,6 +3,7 @@
 use super::section::Change;
 use crate::key::{Hash as KeyHash, prefetch_bucket};
 use crate::machine::{Machine, Mode, NEVER};
+use crate::order::{NORMAL, Words, level_of};
 use crate::sync::{AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering};
 use crossbeam_utils::CachePadded;
 
@@ -61,6 +62,12 @@ struct Published {
     /// A time before the push of the first of them, or of the next push if there is none, in a queue with several shards; and its
     /// priority: [`Front`], as a number.
     front: AtomicU64,
+    /// In a queue with priorities or groups: the levels of these keys, and a time before the push of the first of those that are of another
+    /// level than the front. No level: the key at the front is NORMAL, and so are all.
+    levels: [AtomicU64; 4],
+    lower: AtomicU64,
+    /// And the number of hand-outs of getters that have chosen this shard.
+    handed_out: AtomicU64,
     /// 0, or one more than [`stay`](Locked::stay). Written without the lock.
     stay: AtomicUsize,
     /// How many more times getters pass by because the lock is held. Written without the lock.
@@ -231,6 +238,42 @@ impl<K> Locked<K> {
         if let Some(front) = Front::of(machine, mode) {
             self.published.front.store(front.0 as u64, Ordering::Relaxed); // Relaxed: see `len`
         }
+        if let Some((levels, lower)) = mode.is_ordered.then(|| machine.change_of_levels()).flatten() {
+            // Relaxed: a getter that acts on them takes the lock, and looks again.
+            self.published.levels.iter().zip(levels.0).for_each(|(word, bits)| word.store(bits, Ordering::Relaxed));
+            self.published.lower.store(lower, Ordering::Relaxed);
+        }
+    }
+
+    /// A getter that has chosen this shard takes a key. Under the lock.
+    #[inline]
+    pub(super) fn count_hand_out(&self) {
+        let count = &self.published.handed_out;
+        // Relaxed: see `handed_out`. Only the holder of the lock writes it.
+        count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    }
+
+    /// The number of [counted](Self::count_hand_out) hand-outs.
+    #[inline]
+    pub(super) fn handed_out(&self) -> u64 {
+        self.published.handed_out.load(Ordering::Relaxed) // Relaxed: a later number is as good
+    }
+
+    /// The levels of the keys that a getter may take, in a queue with priorities or groups.
+    pub(super) fn levels(&self) -> Words {
+        let mut levels = Words(self.published.levels.each_ref().map(|word| word.load(Ordering::Relaxed))); // Relaxed: see `publish_front`
+        if levels == Words::default() {
+            levels.put(level_of(NORMAL));
+        }
+        if self.seems_empty() { Words::default() } else { levels }
+    }
+
+    /// A time before the push of the first key of a level, or of another one that is not of the highest level here.
+    pub(super) fn age_of(&self, level: u8) -> u64 {
+        if self.levels().top() == Some(level) {
+            return self.front().age().0 as u64;
+        }
+        self.published.lower.load(Ordering::Relaxed) & STAMP // Relaxed: see `publish_front`
     }
 
     /// Whether a getter that chooses a shard passes by this one, since no key is queued. A hint.
