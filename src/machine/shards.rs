@@ -34,11 +34,11 @@ impl<K> Machine<K> {
         self.order.front(mode.is_ordered)
     }
 
-    /// The levels of the keys that may be taken, if they have changed, and the time of the oldest but for the highest level: see
-    /// [`AnyOrder::change_of_levels`](crate::order::AnyOrder::change_of_levels).
-    #[inline]
+    /// The levels of the keys that may be taken, and the time of the oldest but for the highest level, if this has changed: see
+    /// [`AnyOrder::levels`](crate::order::AnyOrder::levels).
+    #[inline(always)]
     pub(crate) fn change_of_levels(&mut self) -> Option<(Words, u64)> {
-        self.order.change_of_levels()
+        self.order.have_levels_changed().then(|| self.order.levels())
     }
 
     /// A number that grows when a key is to be handed out, now or later, that was not. If it is the same in two visits of each shard, and

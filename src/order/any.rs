@@ -143,11 +143,21 @@ impl<T: Copy> AnyOrder<T> {
     }
 
     /// The levels that have keys which a pop may return, and the stamp of the oldest of these keys but for the highest level: `u64::MAX` if
-    /// there is none. With groups: the stamp of the last few pops. `None` if this is as at the last such call, or all keys are NORMAL and
-    /// always were.
-    #[inline]
-    pub(crate) fn change_of_levels(&mut self) -> Option<(Words, u64)> {
-        each!([&mut] self, order => order.change_of_levels())
+    /// there is none. With groups: the stamp of the last few pops.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn levels(&mut self) -> (Words, u64) {
+        each!([&mut] self, order => order.levels())
+    }
+
+    /// This may be another answer than the last one of [`levels`](Self::levels). (A line does not say so: all its keys are NORMAL.)
+    #[inline(always)]
+    pub(crate) fn have_levels_changed(&self) -> bool {
+        match &self.other {
+            Other::None => false,
+            Other::Levels(levels) => levels.choice.ready.has_changed,
+            Other::Groups(groups) => groups.choice.ready.has_changed,
+        }
     }
 
     /// Takes out a key that is queued here.

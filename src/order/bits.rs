@@ -17,14 +17,17 @@ impl Words {
         partial.or_else(|| (0..word).rev().find_map(|word| highest(word, self.0[word])))
     }
 
-    pub(crate) fn put(&mut self, level: u8) {
-        self.0[usize::from(level / 64)] |= 1 << (level % 64);
+    pub(crate) fn of(level: u8) -> Self {
+        let mut words = Self::default();
+        words.0[usize::from(level / 64)] = 1 << (level % 64);
+        words
     }
 
     pub(crate) fn top(&self) -> Option<u8> {
         (0..4).rev().find_map(|word| highest(word, self.0[word]))
     }
 
+    #[inline]
     pub(crate) fn add(&mut self, others: Self) {
         self.0.iter_mut().zip(others.0).for_each(|(word, other)| *word |= other);
     }
@@ -37,7 +40,7 @@ pub(super) struct Bits {
     len: u16,
     /// The highest level, if there is one: found when it changes, and not when a key is taken, which would wait for it.
     top: u8,
-    /// The set is another one than at the last [`take_change`](Self::take_change), or the caller has said so.
+    /// The set is another one than at the last [`words`](Self::words), or the caller has said so.
     pub(super) has_changed: bool,
 }
 
@@ -65,10 +68,10 @@ impl Bits {
         self.words.has(level)
     }
 
-    /// The levels, if they have changed.
-    #[inline]
-    pub(super) fn take_change(&mut self) -> Option<Words> {
-        std::mem::take(&mut self.has_changed).then_some(self.words)
+    /// From now on it has not changed.
+    pub(super) fn words(&mut self) -> Words {
+        self.has_changed = false;
+        self.words
     }
 
     #[inline]

@@ -376,9 +376,8 @@ impl<T: Copy> Groups<T> {
     }
 
     /// Instead of the time of the oldest lower key, that of the last few hand-outs.
-    #[inline]
-    pub(super) fn change_of_levels(&mut self) -> Option<(Words, u64)> {
-        Some((self.choice.ready.take_change()?, self.stamps.turn))
+    pub(super) fn levels(&mut self) -> (Words, u64) {
+        (self.choice.ready.words(), self.stamps.turn)
     }
 
     /// A key of the lane that gave the last one: with many lanes its first, whose turn comes when those of the others have been. With few

@@ -6,7 +6,7 @@ use super::{Bin, Line, NORMAL, Place, by_level, level_of, priority_of, share};
 
 pub(crate) struct Levels<T> {
     lines: Box<[Line<T>; 256]>,
-    choice: Choice,
+    pub(super) choice: Choice,
     len: usize,
     /// The number of lines that have memory.
     with_memory: usize,
@@ -129,12 +129,11 @@ impl<T: Copy> Levels<T> {
         Some((priority, self.line(priority).front()?.1))
     }
 
-    #[inline]
-    pub(super) fn change_of_levels(&mut self) -> Option<(Words, u64)> {
-        let levels = self.choice.ready.take_change()?;
+    pub(super) fn levels(&mut self) -> (Words, u64) {
         let lower = self.choice.ready.iter().skip(1);
         let stamps = lower.filter_map(|level| self.lines[usize::from(level)].front()).map(|front| front.1);
-        Some((levels, stamps.min().unwrap_or(u64::MAX)))
+        let oldest = stamps.min().unwrap_or(u64::MAX);
+        (self.choice.ready.words(), oldest)
     }
 
     #[inline]

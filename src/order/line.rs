@@ -344,10 +344,8 @@ impl<T: Copy> Line<T> {
         if level == level_of(NORMAL) { self.pop(bin) } else { None }
     }
 
-    /// A line says nothing of its levels: it has one.
-    #[inline(always)]
-    pub(super) fn change_of_levels(&mut self) -> Option<(Words, u64)> {
-        None
+    pub(super) fn levels(&mut self) -> (Words, u64) {
+        (Words::default(), u64::MAX)
     }
 
     pub(super) fn age(&self, place: Place) -> (u64, u64) {

@@ -3,7 +3,7 @@
 use super::section::Change;
 use crate::key::{Hash as KeyHash, prefetch_bucket};
 use crate::machine::{Machine, Mode, NEVER};
-use crate::order::{NORMAL, Words, level_of};
+use crate::order::{NORMAL, Words, level_of, priority_of};
 use crate::sync::{AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering};
 use crossbeam_utils::CachePadded;
 
@@ -63,7 +63,7 @@ struct Published {
     /// priority: [`Front`], as a number.
     front: AtomicU64,
     /// In a queue with priorities or groups: the levels of these keys, and a time before the push of the first of those that are of another
-    /// level than the front. No level: the key at the front is NORMAL, and so are all.
+    /// level than the front. At first NORMAL alone: nothing else was queued before they are written.
     levels: [AtomicU64; 4],
     lower: AtomicU64,
     /// And the number of hand-outs of getters that have chosen this shard.
@@ -91,8 +91,13 @@ impl Front {
     #[inline(always)]
     fn of<K>(machine: &Machine<K>, mode: Mode) -> Option<Self> {
         let (priority, stamp) = machine.front(mode)?;
-        let level = -i64::from(priority.max(-i8::MAX));
+        let level = i64::from(Self::level_of(priority));
         Some(Self(level << 56 | (stamp & STAMP) as i64))
+    }
+
+    #[inline(always)]
+    fn level_of(priority: i8) -> i8 {
+        -priority.max(-i8::MAX)
     }
 
     /// The priority alone: the less, the sooner. 0 in a queue that is not ordered.
@@ -116,6 +121,7 @@ impl<K> Locked<K> {
             published: CachePadded::new(Published {
                 lock_passes: AtomicUsize::new(PASSES),
                 driver_until: AtomicU64::new(NEVER),
+                levels: Words::of(level_of(NORMAL)).0.map(AtomicU64::new),
                 ..Published::default()
             }),
             buckets: CachePadded::default(),
@@ -259,19 +265,25 @@ impl<K> Locked<K> {
         self.published.handed_out.load(Ordering::Relaxed) // Relaxed: a later number is as good
     }
 
-    /// The levels of the keys that a getter may take, in a queue with priorities or groups.
+    /// The levels of the keys that a getter may take, if there are some, in a queue with priorities or groups.
+    #[inline]
     pub(super) fn levels(&self) -> Words {
-        let mut levels = Words(self.published.levels.each_ref().map(|word| word.load(Ordering::Relaxed))); // Relaxed: see `publish_front`
-        if levels == Words::default() {
-            levels.put(level_of(NORMAL));
-        }
-        if self.seems_empty() { Words::default() } else { levels }
+        let [first, second, third, fourth] = &self.published.levels;
+        Words([first, second, third, fourth].map(|word| word.load(Ordering::Relaxed))) // Relaxed: see `publish_front`
+    }
+
+    #[inline]
+    pub(super) fn has_level(&self, level: u8) -> bool {
+        let word = self.published.levels[usize::from(level / 64)].load(Ordering::Relaxed); // Relaxed: see `publish_front`
+        word & 1 << (level % 64) != 0
     }
 
     /// A time before the push of the first key of a level, or of another one that is not of the highest level here.
+    #[inline]
     pub(super) fn age_of(&self, level: u8) -> u64 {
-        if self.levels().top() == Some(level) {
-            return self.front().age().0 as u64;
+        let front = self.front();
+        if front.level() == Front::level_of(priority_of(level)) {
+            return front.age().0 as u64;
         }
         self.published.lower.load(Ordering::Relaxed) & STAMP // Relaxed: see `publish_front`
     }

@@ -26,6 +26,7 @@ use super::locked::{Busy, Locked};
 use super::take::Taken;
 use crate::order::{TURNS, Words, priority_of};
 use crate::sync::Ordering;
+use std::iter;
 
 /// When the next turn is, and the level that had the last one: in one word.
 #[derive(Clone, Copy)]
@@ -52,7 +53,7 @@ impl<K> Shared<K> {
         if !self.flags().has(Flags::ORDERED) || self.settings.order.strict || cfg!(loom) {
             return None;
         }
-        let handed_out = self.all().map(|locked| locked.handed_out()).sum::<u64>();
+        let handed_out = self.first.handed_out() + self.others.iter().map(Locked::handed_out).sum::<u64>();
         // Relaxed, here and below: it orders nothing but the turns. Another getter may have seen a later number of hand-outs.
         let word = self.turn.load(Ordering::Relaxed);
         if handed_out.saturating_sub(Turn::of(word).since) < u64::from(TURNS) {
@@ -69,7 +70,8 @@ impl<K> Shared<K> {
         let moves_to =
             |next: Turn| self.turn.compare_exchange(word, next.word(), Ordering::Relaxed, Ordering::Relaxed).is_ok();
         let mut levels = Words::default();
-        self.all().for_each(|locked| levels.add(locked.levels()));
+        let shards = || iter::once(&self.first).chain(&self.others);
+        shards().filter(|locked| !locked.seems_empty()).for_each(|locked| levels.add(locked.levels()));
         let top = levels.top()?;
         let Some(level) = levels.below(turn.last.min(top)).or_else(|| levels.below(top)) else {
             // No lower level waits: the next turn is that many hand-outs from now.
@@ -79,9 +81,10 @@ impl<K> Shared<K> {
         // The shards that were looked at in vain: another getter has taken the key, or holds the lock.
         let mut passed = Busy::default();
         loop {
-            let may_have = |locked: &&Locked<K>| locked.levels().has(level) && !passed.contains(locked);
+            let may_have =
+                |locked: &&Locked<K>| !locked.seems_empty() && locked.has_level(level) && !passed.contains(locked);
             // Without one the turn stays due, for the next choice.
-            let locked = self.all().filter(may_have).min_by_key(|locked| locked.age_of(level))?;
+            let locked = shards().filter(may_have).min_by_key(|locked| locked.age_of(level))?;
             let Some(machine) = self.lock_to_take(locked, locked.lock_passes() == 0, &mut passed) else { continue };
             if machine.order().level_len(priority_of(level)) == 0 {
                 passed.insert(locked);
