@@ -5,7 +5,7 @@
 //!   level      top  top  … top   lower₁  top  …  top   lower₂       while lower levels wait
 //! ```
 //!
-//! With several shards the turns are the queue's ([`lower`](crate::shared)), and this order is strict.
+//! With several shards these turns are the queue's (`src/shared/lower.rs`), and the order of each shard is strict.
 //!
 //! With a limit, the levels with keys of full groups have turns at the same time: see [`owed`](super::owed).
 

@@ -26,7 +26,8 @@
 //! [`PASSES_IF_STOPPED`] times, or until one finds it free. With priorities, a getter passes by a held lock for a key of the same level
 //! only.
 //!
-//! **With priorities** a getter goes to the shard whose first key has the highest one, the oldest of those. It ends its stay when that
+//! **With priorities** a getter takes a key of a lower level if it is their [turn](super::lower). Else it goes to the shard whose first key
+//! has the highest one, the oldest of those. It ends its stay when that
 //! shard has only keys of lower levels, and passes by for a key of the same level only. So a key of a higher level waits until the
 //! getters have ended their stays with lower ones: [`STAY_IN_ORDER`].
 //!
