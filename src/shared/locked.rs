@@ -62,11 +62,7 @@ struct Published {
     /// A time before the push of the first of them, or of the next push if there is none, in a queue with several shards; and its
     /// priority: [`Front`], as a number.
     front: AtomicU64,
-    /// In a queue with priorities or groups: the levels of these keys, and a time before the push of the first of those that are of another
-    /// level than the front. At first NORMAL alone: nothing else was queued before they are written.
-    levels: [AtomicU64; 4],
-    lower: AtomicU64,
-    /// And the number of hand-outs of getters that have chosen this shard.
+    /// In a queue with priorities or groups: the number of hand-outs of getters that have chosen this shard.
     handed_out: AtomicU64,
     /// 0, or one more than [`stay`](Locked::stay). Written without the lock.
     stay: AtomicUsize,
@@ -74,6 +70,10 @@ struct Published {
     lock_passes: AtomicUsize,
     /// The time until which the driver may park, as far as this shard is concerned. A call that sets an earlier deadline tells the hub.
     driver_until: AtomicU64,
+    /// The levels of the queued keys, in a queue with priorities or groups, and a time before the push of the first of those that are of another
+    /// level than the front. At first NORMAL alone: nothing else was queued before they are written.
+    levels: [AtomicU64; 4],
+    lower: AtomicU64,
 }
 
 /// The priority of the first key of a shard, and a time before its push, as a number by which shards are compared: the less, the sooner.
