@@ -69,7 +69,7 @@ fn three_low_keys_come_in_time_with_threads() {
                             item.done();
                             queue.add(key);
                         } else if low_left.fetch_sub(1, Relaxed) == 1 {
-                            waits.lock().unwrap().push(count - added.load(Relaxed));
+                            waits.lock().unwrap().push(count.saturating_sub(added.load(Relaxed)));
                             rounds.fetch_add(1, Relaxed);
                         }
                     }
