@@ -89,18 +89,21 @@
 //!
 //! * **P19** Priorities: a key of a higher priority is handed out first. Keys of one priority are a level, first in, first out. Of several
 //!   adds of a key the highest priority counts. An add may raise a queued key, to the end of its new level, and never lowers it. A key that
-//!   is processing is queued at the highest priority of the adds meanwhile. A key whose delay expires takes the highest priority of the calls that
-//!   set or moved this delay. A key that its holder puts back keeps its priority. In a strict queue a level waits as long as a higher one has
-//!   keys that a getter may take. Else one of 16 hand-outs of a shard goes to the lower levels that wait, in turn. While groups are full,
-//!   one level of a full group is skipped at each such turn. When that group has room, the next hand-out is of a skipped level of it, or of
-//!   its highest level if lower ones have filled the group twice: of that which keys of other levels have passed most often, or a drawn one
-//!   of several. So each level of a group comes again and again, however slow its handlers are (of up to 64 that wait in a level); and at
-//!   most two of 16 hand-outs go to lower levels, and one more to the highest of a group. With several shards, a getter takes at most 4
-//!   keys from a shard before it looks at the first keys of all shards; unless the queue is strict, one of 16 of these choices goes by age
-//!   alone, counted for the queue and not for a thread. But for these turns, a key waits for at most about `4 * (shards + getters)`
-//!   hand-outs of lower levels. Upheld by `src/machine/add.rs`, `src/order/levels.rs`, `src/order/choice.rs` and `src/shared/choose.rs`.
-//!   Shown by `tests/priorities.rs`, `tests/against_reference.rs`, the unit tests of `src/shared/choose.rs` and, with threads,
-//!   `tests/stress.rs`.
+//!   is processing is queued at the highest priority of the adds meanwhile. A key whose delay expires takes the highest priority of the
+//!   calls that set or moved this delay. A key that its holder puts back keeps its priority. In a strict queue a level waits as long as a
+//!   higher one has keys that a getter may take. Else one of 16 hand-outs of the whole queue goes to the lower levels that wait, in turn. (A level is
+//!   lower if a higher one has keys that a getter may take, in any shard. With groups, the group whose turn it is in this level gives the
+//!   key.) While groups are full, one level of a full group is skipped at each such turn. When that group has room, the next hand-out is of
+//!   a skipped level of it, or of its highest level if lower ones have filled the group twice: of that which keys of other levels have
+//!   passed most often, or a drawn one of several. So each level of a group comes again and again, however slow its handlers are (of up to
+//!   64 that wait in a level); and at most two of 16 hand-outs go to lower levels, and one more to the highest of a group. With any number
+//!   of shards, the last of `n` keys of lower levels that wait is handed out within `16 * (n + 1) + 4 * (shards + getters)` hand-outs of
+//!   the whole queue, counted from its add (the last of three within `64 + 4 * (shards + getters)`), unless the queue is strict, a group is
+//!   full, or a thread that holds its shard is stopped (P21). With several shards, a getter takes at most 4 keys from a shard before it
+//!   looks at the first keys of all shards. But for the turns of lower levels, a key waits for at most about `4 * (shards + getters)` of
+//!   their hand-outs. Upheld by `src/machine/add.rs`, `src/order/levels.rs`, `src/order/choice.rs`, `src/shared/lower.rs` and
+//!   `src/shared/choose.rs`. Shown by `tests/priorities.rs`, `tests/against_reference.rs`, the unit tests of `src/shared/lower.rs` and
+//!   `src/shared/choose.rs` and, with threads, `tests/stress.rs`.
 //! * **P20** Groups: in each level of a shard, the groups with queued keys take turns. In its turn a group gives as many keys as its
 //!   weight. A group that gets its first key there is new: it comes before those that have had turns, which still get one of 16 hand-outs
 //!   of the level. A group without keys is remembered until its next turn would have come: if it gets a key before, it goes to the end. (If

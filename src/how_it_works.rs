@@ -81,9 +81,9 @@
 //!
 //! Each shard has its own lock, table, order and wheel. The key's hash chooses the shard. A getter stays with a shard for up to 64 keys.
 //! Then it takes up to 64 of the keys that it has just added itself. Then it goes to the shard whose first key has waited longest. With
-//! priorities or groups, a getter stays for up to 4 keys. Then it goes to the shard whose first key has the highest
-//! priority (one choice of 16 goes by age alone). So threads rarely meet at a lock. A bounded number of later keys, and of keys of lower
-//! priorities, overtakes a key. `src/shared/choose.rs`.
+//! priorities or groups, a getter stays for up to 4 keys. Then it goes to the shard whose first key has the highest priority; or, once in
+//! 16 hand-outs of all shards, it takes a key of a lower priority, wherever that is. So threads rarely meet at a lock. A bounded number of
+//! later keys, and of keys of lower priorities, overtakes a key. `src/shared/choose.rs`, `src/shared/lower.rs`.
 //!
 //! **Most programs need one shard.** A call holds the lock for about ten nanoseconds, and a worker that spends a microsecond on a key does
 //! not notice it. If threads mostly add and get, take 16 shards, or twice as many as such threads, up to 64: there are no more. Each
@@ -93,7 +93,7 @@
 //!   or twice as many if getters add keys themselves, and `20 * 64` more if they find its shard's lock held. The length of the queue does
 //!   not matter. A thread that ends counts as a getter until another one takes over its shard. Within a shard, delays expire in the order
 //!   of their deadlines. A key waits for the turns of lower priorities, and for at most about `4 * (shards + getters)` of their other
-//!   hand-outs. A list of keys that a call takes out ([`take_where`](crate::WorkQueue::take_where), [`stop`](crate::Workers::stop), drains)
+//!   hand-outs; these turns are as frequent as with one shard. A list of keys that a call takes out ([`take_where`](crate::WorkQueue::take_where), [`stop`](crate::Workers::stop), drains)
 //!   has them by priority, and of one priority at most `(shards - 1) * 64` younger keys before an older one; where groups take turns in it,
 //!   of one turn.
 //! * **Snapshots** ([`stats`](crate::WorkQueue::stats), [`metrics`](crate::Inspect::metrics), [`len`](crate::WorkQueue::len)) read one

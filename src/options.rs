@@ -45,13 +45,14 @@ pub(crate) const WITHOUT_LIMITER: Duration = Duration::from_millis(50);
 /// * Processing: when the key is done, it is queued at the highest priority of the adds meanwhile.
 /// * Delayed: when the delay expires, the key takes the highest priority of the calls that set or moved the delay.
 ///
-/// Lower priorities do not starve: of 16 hand-outs one goes to the lower levels that wait, in turn. In a
+/// Lower priorities do not starve: of 16 hand-outs one goes to the lower levels that wait, in turn. With any number of
+/// [shards](crate::how_it_works#several-shards), the last of `n` keys of lower levels that wait comes within
+/// `16 * (n + 1) + 4 * (shards + getters)` hand-outs of the whole queue, unless a [group](crate::WorkQueueBuilder::fair_by) is full. In a
 /// [strict](crate::WorkQueueBuilder::strict_priorities) queue they may starve.
 ///
-/// With several [shards](crate::how_it_works#several-shards) this holds in each shard. A getter chooses the shard whose first key has the
-/// highest priority, and takes up to 4 keys there. So a key waits for at most about `4 * (shards + getters)` hand-outs of lower
-/// priorities. Unless the queue is strict, it also waits for their turns: one hand-out of 16 in a shard, and one of 16 choices of a shard,
-/// which goes to the shard whose first key has waited longest.
+/// With several shards, a getter chooses the shard whose first key has the highest priority, and takes up to 4 keys there. So a key waits
+/// for at most about `4 * (shards + getters)` hand-outs of lower priorities. Unless the queue is strict, it also waits for their turns: one
+/// hand-out of 16.
 ///
 /// The values are the same as in controller-runtime's priority queue.
 ///

@@ -1,5 +1,5 @@
-//! Priorities (P19): that no level starves; and the first priority of a long queue. How long a HIGH key waits is a unit test, where the choice
-//! of a shard is: `src/shared/choose.rs`.
+//! Priorities (P19): that no level starves; and the first priority of a long queue. How long a key waits in several shards is a unit test,
+//! where the choice of a shard is: a HIGH one in `src/shared/choose.rs`, a LOW one in `src/shared/lower.rs`; here it is with threads.
 //!
 //! What the tests of `pkg/controller/priorityqueue` in sigs.k8s.io/controller-runtime check is made and judged by the plain queue of
 //! `reference/`. Ours differs from theirs in these points:
@@ -10,6 +10,8 @@
 
 use keyqueue::{AddOptions, Added, Priority, WorkQueue};
 use std::collections::HashMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
 
@@ -37,6 +39,60 @@ fn no_level_starves() {
         }
         let lower = [0, -1, -2].map(|level| of_level[&level]);
         assert!(lower.iter().all(|count| (5_400..7_200).contains(count)), "{shards} shards: {of_level:?}");
+    }
+}
+
+/// LOW keys that come three at a time to NORMAL ones, which threads queue again at once (P19). A thread that the system takes off its core
+/// keeps the key or the lock that it has, while the others go on: so one round in four may take longer.
+#[test]
+fn three_low_keys_come_in_time_with_threads() {
+    const ROUNDS: usize = 40;
+    let asleep = Duration::from_millis(2);
+    for (shards, getters) in [(1, 2), (4, 2), (16, 4), (64, 2), (64, 8)] {
+        let queue = WorkQueue::builder().shards(shards).build();
+        queue.add_all(0..101_u64);
+        let (handed_out, rounds, low_left) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0));
+        let (added, waits) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+        thread::scope(|scope| {
+            for getter in 0..getters {
+                let (queue, handed_out, rounds, low_left, added, waits) =
+                    (&queue, &handed_out, &rounds, &low_left, &added, &waits);
+                scope.spawn(move || {
+                    while rounds.load(Relaxed) < ROUNDS {
+                        let item = queue.get().unwrap();
+                        let count = handed_out.fetch_add(1, Relaxed) + 1;
+                        let key = *item;
+                        if item.priority() == Priority::NORMAL {
+                            if getter == 1 && count % 64 == 0 {
+                                thread::sleep(asleep); // it holds no turn up
+                            }
+                            item.done();
+                            queue.add(key);
+                        } else if low_left.fetch_sub(1, Relaxed) == 1 {
+                            waits.lock().unwrap().push(count.saturating_sub(added.load(Relaxed)));
+                            rounds.fetch_add(1, Relaxed);
+                        }
+                    }
+                });
+            }
+            for round in 1.. {
+                if rounds.load(Relaxed) >= ROUNDS {
+                    break;
+                }
+                low_left.store(3, Relaxed);
+                (0..3)
+                    .for_each(|key| _ = queue.add_with(1000 * round + key, AddOptions::new().priority(Priority::LOW)));
+                added.store(handed_out.load(Relaxed), Relaxed);
+                while rounds.load(Relaxed) < round as usize {
+                    thread::yield_now();
+                }
+            }
+        });
+        let mut waits = waits.into_inner().unwrap();
+        waits.sort_unstable();
+        println!("{shards} shards, {getters} getters: {waits:?}");
+        let bound = 64 + 4 * (shards + getters);
+        assert!(waits[ROUNDS * 3 / 4] <= bound, "{shards} shards, {getters} getters: {waits:?}, not {bound}");
     }
 }
 

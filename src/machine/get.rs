@@ -19,7 +19,19 @@ impl<K> Machine<K> {
     /// Hands out the next key.
     #[inline(always)]
     pub(crate) fn get(&mut self, mode: Mode) -> (Option<Claimed<K>>, Owed) {
-        let Some(entry) = self.order.pop(&mut self.bin) else { return (None, self.garbage()) };
+        let entry = self.order.pop(&mut self.bin);
+        self.got(entry, mode)
+    }
+
+    /// Hands out the first key of this level.
+    pub(crate) fn get_of_level(&mut self, level: u8, mode: Mode) -> (Option<Claimed<K>>, Owed) {
+        let entry = self.order.pop_level(level, &mut self.bin);
+        self.got(entry, mode)
+    }
+
+    #[inline(always)]
+    fn got(&mut self, entry: Option<EntryRef<K>>, mode: Mode) -> (Option<Claimed<K>>, Owed) {
+        let Some(entry) = entry else { return (None, self.garbage()) };
         let claimed = self.claim(entry, mode);
         (Some(claimed), self.over(mode).and(Owed::only_if(!self.bin.is_empty(), Owed::GARBAGE)))
     }

@@ -9,6 +9,7 @@
 //! `expire` of a turn. A queue with one shard gives no stamp, and publishes no front.
 
 use super::{Machine, Mode};
+use crate::order::Words;
 
 impl<K> Machine<K> {
     /// From now on the machine wants stamps.
@@ -31,6 +32,13 @@ impl<K> Machine<K> {
     #[inline(always)]
     pub(crate) fn front(&self, mode: Mode) -> Option<(i8, u64)> {
         self.order.front(mode.is_ordered)
+    }
+
+    /// The levels of the keys that may be taken, and the time of the oldest but for the highest level, if this has changed: see
+    /// [`AnyOrder::levels`](crate::order::AnyOrder::levels).
+    #[inline(always)]
+    pub(crate) fn change_of_levels(&mut self) -> Option<(Words, u64)> {
+        self.order.have_levels_changed().then(|| self.order.levels())
     }
 
     /// A number that grows when a key is to be handed out, now or later, that was not. If it is the same in two visits of each shard, and

@@ -3,6 +3,7 @@
 //! The line is a field of its own beside the other orders, and a call that knows that there is no other one (O1: `is_ordered` is `false`,
 //! as a constant) does not look for one: so a plain queue pays nothing for the others.
 
+use super::bits::Words;
 use super::{Bin, Group, Groups, Levels, Line, NORMAL, PLACES, Place};
 
 pub(crate) struct AnyOrder<T> {
@@ -134,6 +135,29 @@ impl<T: Copy> AnyOrder<T> {
     #[inline(always)]
     pub(crate) fn pop(&mut self, bin: &mut Bin<T>) -> Option<T> {
         each!([&mut] self, order => order.pop(bin))
+    }
+
+    /// Takes the first key of this level, if it has one that a pop may return.
+    pub(crate) fn pop_level(&mut self, level: u8, bin: &mut Bin<T>) -> Option<T> {
+        each!([&mut] self, order => order.pop_level(level, bin))
+    }
+
+    /// The levels that have keys which a pop may return, and the stamp of the oldest of these keys but for the highest level: `u64::MAX` if
+    /// there is none. With groups: the stamp of the last few pops.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn levels(&mut self) -> (Words, u64) {
+        each!([&mut] self, order => order.levels())
+    }
+
+    /// This may be another answer than the last one of [`levels`](Self::levels). (A line does not say so: all its keys are NORMAL.)
+    #[inline(always)]
+    pub(crate) fn have_levels_changed(&self) -> bool {
+        match &self.other {
+            Other::None => false,
+            Other::Levels(levels) => levels.choice.ready.has_changed,
+            Other::Groups(groups) => groups.choice.ready.has_changed,
+        }
     }
 
     /// Takes out a key that is queued here.

@@ -1,12 +1,47 @@
 //! A set of levels.
 
-/// A bitmap of 256 levels, which knows its highest one.
+/// A bitmap of 256 levels.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub(crate) struct Words(pub(crate) [u64; 4]);
+
+impl Words {
+    #[inline]
+    pub(crate) fn has(&self, level: u8) -> bool {
+        self.0[usize::from(level / 64)] & 1 << (level % 64) != 0
+    }
+
+    /// The highest level below this one.
+    pub(crate) fn below(&self, level: u8) -> Option<u8> {
+        let word = usize::from(level / 64);
+        let partial = highest(word, self.0[word] & ((1 << (level % 64)) - 1));
+        partial.or_else(|| (0..word).rev().find_map(|word| highest(word, self.0[word])))
+    }
+
+    pub(crate) fn of(level: u8) -> Self {
+        let mut words = Self::default();
+        words.0[usize::from(level / 64)] = 1 << (level % 64);
+        words
+    }
+
+    pub(crate) fn top(&self) -> Option<u8> {
+        (0..4).rev().find_map(|word| highest(word, self.0[word]))
+    }
+
+    #[inline]
+    pub(crate) fn add(&mut self, others: Self) {
+        self.0.iter_mut().zip(others.0).for_each(|(word, other)| *word |= other);
+    }
+}
+
+/// A set of levels that knows its highest one.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Bits {
-    words: [u64; 4],
+    words: Words,
     len: u16,
     /// The highest level, if there is one: found when it changes, and not when a key is taken, which would wait for it.
     top: u8,
+    /// The set is another one than at the last [`words`](Self::words), or the caller has said so.
+    pub(super) has_changed: bool,
 }
 
 impl Bits {
@@ -15,7 +50,8 @@ impl Bits {
         if self.has(level) == is_in {
             return;
         }
-        self.words[usize::from(level / 64)] ^= 1 << (level % 64);
+        self.words.0[usize::from(level / 64)] ^= 1 << (level % 64);
+        self.has_changed = true;
         if is_in {
             self.len += 1;
             self.top = if self.len == 1 { level } else { self.top.max(level) };
@@ -29,7 +65,13 @@ impl Bits {
 
     #[inline]
     pub(super) fn has(&self, level: u8) -> bool {
-        self.words[usize::from(level / 64)] & 1 << (level % 64) != 0
+        self.words.has(level)
+    }
+
+    /// From now on it has not changed.
+    pub(super) fn words(&mut self) -> Words {
+        self.has_changed = false;
+        self.words
     }
 
     #[inline]
@@ -49,14 +91,12 @@ impl Bits {
 
     /// The highest level below this one.
     pub(super) fn below(&self, level: u8) -> Option<u8> {
-        let word = usize::from(level / 64);
-        let partial = highest(word, self.words[word] & ((1 << (level % 64)) - 1));
-        partial.or_else(|| (0..word).rev().find_map(|word| highest(word, self.words[word])))
+        self.words.below(level)
     }
 
     /// The highest level that is in neither of these.
     pub(super) fn top_without(&self, one: &Self, other: &Self) -> Option<u8> {
-        (0..4).rev().find_map(|at| highest(at, self.words[at] & !one.words[at] & !other.words[at]))
+        (0..4).rev().find_map(|at| highest(at, self.words.0[at] & !one.words.0[at] & !other.words.0[at]))
     }
 }
 

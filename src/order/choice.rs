@@ -5,12 +5,14 @@
 //!   level      top  top  … top   lower₁  top  …  top   lower₂       while lower levels wait
 //! ```
 //!
+//! With several shards these turns are the queue's (`src/shared/lower.rs`), and the order of each shard is strict.
+//!
 //! With a limit, the levels with keys of full groups have turns at the same time: see [`owed`](super::owed).
 
 use super::bits::Bits;
 
 /// Of this number of hand-outs, one goes to a lower level.
-const TURNS: u8 = 16;
+pub(crate) const TURNS: u8 = 16;
 
 #[derive(Default)]
 pub(super) struct Choice {

@@ -20,7 +20,7 @@
 //! All steps are O(1), but for those that visit the lanes of a group: when it becomes full, or is no longer. (And to find one of a level
 //! among a few; many have an index.) And with a limit a turn of the lower levels looks at some lanes.
 
-use super::bits::Bits;
+use super::bits::{Bits, Words};
 use super::choice::Choice;
 use super::lanes::{Index, Lane, Lanes, Queued, Seat};
 use super::list::List;
@@ -193,12 +193,18 @@ impl<T: Copy> Groups<T> {
         if is_turn {
             self.skip();
         }
+        Some(self.next_in(index))
+    }
+
+    /// The same of a level that has lanes in turn.
+    #[inline]
+    fn next_in(&mut self, index: u8) -> (u32, Seat) {
         let level = &mut self.levels[usize::from(index)];
         let has_old = level.len_of(Seat::Old) > 0;
         let from_old = level.len_of(Seat::New) == 0 || has_old && level.since_old >= TURNS - 1;
         level.since_old = if from_old { 0 } else { level.since_old.saturating_add(1) };
         let seat = if from_old { Seat::Old } else { Seat::New };
-        Some((level.lists[seat as usize].first, seat))
+        (level.lists[seat as usize].first, seat)
     }
 
     /// Takes a key out of its lane. The caller counts it for the group.
@@ -270,6 +276,21 @@ impl<T: Copy> Groups<T> {
     #[inline(never)]
     pub(super) fn pop(&mut self, bin: &mut Bin<T>) -> Option<T> {
         let (number, from) = self.next_lane()?;
+        self.pop_lane(number, from, bin)
+    }
+
+    /// Takes the first key of a level that is no key of a full group.
+    #[inline(never)]
+    pub(super) fn pop_level(&mut self, level: u8, bin: &mut Bin<T>) -> Option<T> {
+        if !self.choice.ready.has(level) {
+            return None;
+        }
+        let (number, from) = self.next_in(level);
+        self.pop_lane(number, from, bin)
+    }
+
+    #[inline(always)]
+    fn pop_lane(&mut self, number: u32, from: Seat, bin: &mut Bin<T>) -> Option<T> {
         let key = self.take(number, self.lanes[number].keys.first);
         self.served = number;
         if self.stamps.are_wanted {
@@ -352,6 +373,11 @@ impl<T: Copy> Groups<T> {
     pub(super) fn front(&self) -> Option<(i8, u64)> {
         let owed = self.lanes.get(self.owed.first).map(|lane| lane.level);
         Some((priority_of(self.choice.ready.top().max(owed)?), self.stamps.turn))
+    }
+
+    /// Instead of the time of the oldest lower key, that of the last few hand-outs.
+    pub(super) fn levels(&mut self) -> (Words, u64) {
+        (self.choice.ready.words(), self.stamps.turn)
     }
 
     /// A key of the lane that gave the last one: with many lanes its first, whose turn comes when those of the others have been. With few

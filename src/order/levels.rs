@@ -1,11 +1,12 @@
 //! By priority; first in, first out within one.
 
+use super::bits::Words;
 use super::choice::Choice;
 use super::{Bin, Line, NORMAL, Place, by_level, level_of, priority_of, share};
 
 pub(crate) struct Levels<T> {
     lines: Box<[Line<T>; 256]>,
-    choice: Choice,
+    pub(super) choice: Choice,
     len: usize,
     /// The number of lines that have memory.
     with_memory: usize,
@@ -75,6 +76,20 @@ impl<T: Copy> Levels<T> {
     #[inline(always)]
     pub(super) fn pop(&mut self, bin: &mut Bin<T>) -> Option<T> {
         let (level, _) = self.choice.choose()?;
+        self.pop_from(level, bin)
+    }
+
+    /// Takes the first key of a level.
+    pub(super) fn pop_level(&mut self, level: u8, bin: &mut Bin<T>) -> Option<T> {
+        if !self.choice.ready.has(level) {
+            return None;
+        }
+        self.choice.ready.has_changed = true; // the oldest lower key is another one
+        self.pop_from(level, bin)
+    }
+
+    #[inline(always)]
+    fn pop_from(&mut self, level: u8, bin: &mut Bin<T>) -> Option<T> {
         let line = &mut self.lines[usize::from(level)];
         let key = line.pop(bin);
         self.len -= 1;
@@ -88,6 +103,7 @@ impl<T: Copy> Levels<T> {
         let level = level_of(place.priority);
         let line = &mut self.lines[usize::from(level)];
         line.remove(place, bin);
+        self.choice.ready.has_changed = true; // as above
         self.len -= 1;
         if line.is_empty() {
             self.end(level, bin);
@@ -111,6 +127,13 @@ impl<T: Copy> Levels<T> {
     pub(super) fn front(&self) -> Option<(i8, u64)> {
         let priority = priority_of(self.choice.ready.top()?);
         Some((priority, self.line(priority).front()?.1))
+    }
+
+    pub(super) fn levels(&mut self) -> (Words, u64) {
+        let lower = self.choice.ready.iter().skip(1);
+        let stamps = lower.filter_map(|level| self.lines[usize::from(level)].front()).map(|front| front.1);
+        let oldest = stamps.min().unwrap_or(u64::MAX);
+        (self.choice.ready.words(), oldest)
     }
 
     #[inline]

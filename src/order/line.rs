@@ -15,7 +15,8 @@
 //!
 //! The front and the back are fields, and not found by their numbers: by number, a push and a pop take twice as long.
 
-use super::{Bin, FIRSTS, Garbage, NONE, NORMAL, Place, visit};
+use super::bits::Words;
+use super::{Bin, FIRSTS, Garbage, NONE, NORMAL, Place, level_of, visit};
 use crate::numbers::{Numbers, fit};
 
 /// Keys of a block: 2 KiB of pointers.
@@ -337,6 +338,14 @@ impl<T: Copy> Line<T> {
             self.block_mut(block.next).prev = block.prev;
             self.recycle(block, bin);
         }
+    }
+
+    pub(super) fn pop_level(&mut self, level: u8, bin: &mut Bin<T>) -> Option<T> {
+        if level == level_of(NORMAL) { self.pop(bin) } else { None }
+    }
+
+    pub(super) fn levels(&mut self) -> (Words, u64) {
+        (Words::default(), u64::MAX)
     }
 
     pub(super) fn age(&self, place: Place) -> (u64, u64) {

@@ -23,7 +23,8 @@
 //! begins a block or a level wants a stamp ([`AnyOrder::wants_stamp`]); the caller reads its counter then, at the end of its critical
 //! section, and not at each push. A level that gets its first key has the time of that push; a plain line keeps the stamp of its block, as
 //! a counter that is read for each key of a short line takes longer than the key. With groups the stamp of the front is the time of the
-//! last few hand-outs: so the shards take turns. An order that is not asked to ([`AnyOrder::want_stamps`]) wants none.
+//! last few hand-outs: so the shards take turns. [`AnyOrder::levels`] says of the other levels which have keys, and how old the oldest is.
+//! An order that is not asked to ([`AnyOrder::want_stamps`]) wants none.
 
 #![allow(clippy::vec_box, reason = "a box goes from list to list without being copied")]
 
@@ -44,6 +45,8 @@ mod table;
 pub(crate) mod tests;
 
 pub(crate) use any::AnyOrder;
+pub(crate) use bits::Words;
+pub(crate) use choice::TURNS;
 pub(crate) use groups::Groups;
 pub(crate) use levels::Levels;
 pub(crate) use line::Line;
@@ -78,13 +81,13 @@ pub(crate) fn visit() {
 
 /// The index of a priority: the higher the more urgent.
 #[inline]
-fn level_of(priority: i8) -> u8 {
+pub(crate) fn level_of(priority: i8) -> u8 {
     priority as u8 ^ 0x80
 }
 
 /// The priority of an index.
 #[inline]
-fn priority_of(level: u8) -> i8 {
+pub(crate) fn priority_of(level: u8) -> i8 {
     (level ^ 0x80) as i8
 }
 

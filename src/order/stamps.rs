@@ -57,6 +57,7 @@ impl<T: Copy> Groups<T> {
     pub(super) fn stamp(&mut self, now: u64) {
         if std::mem::take(&mut self.stamps.popped) {
             (self.stamps.turn, self.stamps.pops) = (now, 0);
+            self.choice.ready.has_changed = true;
         }
         let Some(key) = self.stamps.pushed.take() else { return };
         let last = self.pushes;

@@ -26,7 +26,8 @@
 //! [`PASSES_IF_STOPPED`] times, or until one finds it free. With priorities, a getter passes by a held lock for a key of the same level
 //! only.
 //!
-//! **With priorities** a getter goes to the shard whose first key has the highest one, the oldest of those. It ends its stay when that
+//! **With priorities** a getter takes a key of a lower level if it is their [turn](super::lower). Else it goes to the shard whose first key
+//! has the highest one, the oldest of those. It ends its stay when that
 //! shard has only keys of lower levels, and passes by for a key of the same level only. So a key of a higher level waits until the
 //! getters have ended their stays with lower ones: [`STAY_IN_ORDER`].
 //!
@@ -42,8 +43,8 @@ use super::hub::Flags;
 use super::locked::{Busy, Front, Locked, PASSES};
 use super::section::Change;
 use super::take::Taken;
-use crate::machine::{Claimed, Mode, Owed};
-use crate::sync::{Ordering, model_const};
+use crate::machine::{Claimed, Machine, Mode, Owed};
+use crate::sync::{MutexGuard, model_const};
 
 /// The number of keys that a getter takes from a shard before it chooses again.
 const STAY: u32 = 64;
@@ -51,10 +52,6 @@ const STAY: u32 = 64;
 /// [`STAY`] in a queue whose keys have priorities or groups. When a key of a higher level comes to another shard, each getter hands out at
 /// most 3 more keys before it chooses again: so the key waits for less than `4 * getters` hand-outs of lower levels (P19).
 const STAY_IN_ORDER: u32 = 4;
-
-/// Of this number of choices by priority, one goes by age alone, so that no shard starves (P19). They are counted for the queue, not for
-/// a thread: a thread may serve several queues in turn, or end after few choices.
-const BY_AGE: usize = 16;
 
 /// How many times getters pass by a lock after one has waited for it in vain. A wait takes as long as 100 hand-outs, and this many stays
 /// have 32 768 hand-outs.
@@ -126,12 +123,16 @@ impl<K> Shared<K> {
                 }
                 own = Some(stays.index);
             }
-            let by_age = self.is_turn_of_age();
+            if let Some(taken) = self.take_lower() {
+                // It goes back to its shard.
+                cursor.stay.queue.set(own.map_or(0, |_| self.id));
+                return Some(taken);
+            }
             // The level of the first shard that was passed by because its lock was held. Then: the getter waits for each lock.
             let (mut passed, mut must_wait) = ((!busy.is_empty()).then(|| cursor.level.get()), false);
             // Another getter may come first, or take the last key of the chosen shard.
             for _ in 0..model_const(3, 2) * self.shards() {
-                let choice = self.oldest(&busy, own, by_age);
+                let choice = self.oldest(&busy, own);
                 if let Some(left) = own.filter(|own| choice.as_ref().is_none_or(|choice| choice.shard != *own)) {
                     self.at(left).set_stay(None);
                     if !busy.contains(self.at(left)) {
@@ -139,7 +140,7 @@ impl<K> Shared<K> {
                     }
                     own = None;
                 }
-                let is_lower = |passed| choice.as_ref().is_none_or(|choice| choice.level > passed && !by_age);
+                let is_lower = |passed| choice.as_ref().is_none_or(|choice| choice.level > passed);
                 if passed.take_if(|passed| is_lower(*passed)).is_some() {
                     (busy, must_wait) = (Busy::default(), true);
                     continue;
@@ -176,11 +177,23 @@ impl<K> Shared<K> {
         if locked.seems_empty() {
             return None;
         }
+        let machine = self.lock_to_take(locked, waits, busy)?;
+        self.take(locked, machine)
+    }
+
+    /// The lock, unless it is held.
+    #[inline]
+    pub(super) fn lock_to_take<'s>(
+        &self,
+        locked: &'s Locked<K>,
+        waits: bool,
+        busy: &mut Busy,
+    ) -> Option<MutexGuard<'s, Machine<K>>> {
         if let Some(machine) = if waits { locked.lock_briefly() } else { locked.try_lock() } {
             if locked.lock_passes() > PASSES {
                 locked.allow_passes(0); // the holder runs again
             }
-            return self.take(locked, machine);
+            return Some(machine);
         }
         let passes = locked.lock_passes();
         locked.allow_passes(if waits { PASSES_IF_STOPPED } else { passes.saturating_sub(1) });
@@ -188,16 +201,8 @@ impl<K> Shared<K> {
         None
     }
 
-    /// Whether this choice goes by age alone.
-    fn is_turn_of_age(&self) -> bool {
-        let counts = self.flags().has(Flags::ORDERED) && !self.settings.order.strict && !cfg!(loom);
-        // Relaxed: nothing but this choice depends on it.
-        counts && self.choices.fetch_add(1, Ordering::Relaxed) % BY_AGE == BY_AGE - 1
-    }
-
-    /// The shard whose first key has the highest priority. Of several such shards, the one whose key has waited longest (`by_age`: at any
-    /// priority). Shards that this getter passes by do not count. `own`: the shard with which this getter has stayed so far.
-    fn oldest(&self, busy: &Busy, own: Option<usize>, by_age: bool) -> Option<Choice> {
+    /// The shard whose first key has the highest priority. Of several such shards, the one whose key has waited longest. Shards that this getter passes by do not count. `own`: the shard with which this getter has stayed so far.
+    fn oldest(&self, busy: &Busy, own: Option<usize>) -> Option<Choice> {
         // By rank and number. What else counts is read again for the one that is chosen, so that the loop is short.
         const NONE: (Front, usize) = (Front::LAST, usize::MAX);
         let (mut oldest, mut open) = (NONE, NONE);
@@ -205,8 +210,7 @@ impl<K> Shared<K> {
             if locked.seems_empty() || busy.contains(locked) {
                 continue;
             }
-            let front = locked.front();
-            let rank = (if by_age { front.age() } else { front }, index);
+            let rank = (locked.front(), index);
             oldest = oldest.min(rank);
             if own == Some(index) || !matches!(locked.stay(), Some(1..)) {
                 open = open.min(rank);
@@ -240,7 +244,7 @@ mod tests {
 
     impl Cursor {
         /// What another thread does, whose cursor this is.
-        fn of_another<R>(&self, call: impl FnOnce() -> R) -> R {
+        pub(in crate::shared) fn of_another<R>(&self, call: impl FnOnce() -> R) -> R {
             let swap = || {
                 super::with_cursor(|here| {
                     for (here, there) in [(&here.stay, &self.stay), (&here.added, &self.added)] {
@@ -556,36 +560,35 @@ mod tests {
         let builder = WorkQueue::builder().shards(shards).strict_priorities(strict);
         let queue = builder.seed(1).clock(Clock::mock().0).build();
         let add = |key, level| _ = queue.add_with(key, AddOptions::new().priority(level));
-        let shard_of = |key: usize| queue.shared.hash(&key).shard(shards);
         (0..2 * HAND_OUTS).for_each(|key| add(key, Priority::LOW));
         let threads: Vec<_> = (0..getters).map(|_| Cursor::new()).collect();
         let (mut waits, mut lower) = (Waits::default(), 0);
         // Of each HIGH key when it was added, and how many lower ones had been handed out by then.
         let mut queued = HashMap::new();
-        // Of each getter, when it last looked at the fronts, whether by age alone, and the keys since.
-        let mut looks = vec![(0, false, 0); getters];
+        // Of each getter, when it last looked at the fronts, and the keys since.
+        let mut looks = vec![(0, 0); getters];
         for turn in 0..HAND_OUTS {
             if turn % every == 0 {
                 add(2 * HAND_OUTS + turn, Priority::HIGH);
                 queued.insert(2 * HAND_OUTS + turn, (turn, lower));
             }
-            let choices = || queue.shared.choices.load(Relaxed);
-            let (look, before) = (&mut looks[turn % getters], choices());
+            let turns = || queue.shared.turn.load(Relaxed);
+            let (look, before) = (&mut looks[turn % getters], turns());
             let (key, looked) = threads[turn % getters].of_another(|| {
                 let key = *queue.try_get().unwrap(); // done before the next getter has its turn
                 (key, super::with_cursor(|cursor| cursor.stay.left.get() == super::STAY_IN_ORDER - 1))
             });
-            if looked {
-                *look = (turn, (before..choices()).any(|choice| choice % super::BY_AGE == super::BY_AGE - 1), 0);
+            // No other one is made while two levels wait.
+            let is_turn = before != turns();
+            if looked || is_turn {
+                *look = (turn, 0);
             }
-            look.2 += 1;
-            waits.most_in_a_row = waits.most_in_a_row.max(look.2);
+            look.1 += 1;
+            waits.most_in_a_row = waits.most_in_a_row.max(look.1);
             if let Some((added, lower_before)) = queued.remove(&key) {
                 waits.each.push((turn - added, lower - lower_before));
                 continue;
             }
-            // A turn of age, or the turn of the lower levels of a shard.
-            let is_turn = look.1 || queued.keys().any(|high| shard_of(*high) == shard_of(key));
             lower += usize::from(!is_turn);
             let is_inverted = queued.values().any(|(added, _)| *added <= look.0);
             waits.inverted += usize::from(is_inverted);

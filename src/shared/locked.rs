@@ -3,6 +3,7 @@
 use super::section::Change;
 use crate::key::{Hash as KeyHash, prefetch_bucket};
 use crate::machine::{Machine, Mode, NEVER};
+use crate::order::{NORMAL, Words, level_of, priority_of};
 use crate::sync::{AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering};
 use crossbeam_utils::CachePadded;
 
@@ -61,12 +62,18 @@ struct Published {
     /// A time before the push of the first of them, or of the next push if there is none, in a queue with several shards; and its
     /// priority: [`Front`], as a number.
     front: AtomicU64,
+    /// In a queue with priorities or groups: the number of hand-outs of getters that have chosen this shard.
+    handed_out: AtomicU64,
     /// 0, or one more than [`stay`](Locked::stay). Written without the lock.
     stay: AtomicUsize,
     /// How many more times getters pass by because the lock is held. Written without the lock.
     lock_passes: AtomicUsize,
     /// The time until which the driver may park, as far as this shard is concerned. A call that sets an earlier deadline tells the hub.
     driver_until: AtomicU64,
+    /// The levels of the queued keys, in a queue with priorities or groups, and a time before the push of the first of those that are of another
+    /// level than the front. At first NORMAL alone: nothing else was queued before they are written.
+    levels: [AtomicU64; 4],
+    lower: AtomicU64,
 }
 
 /// The priority of the first key of a shard, and a time before its push, as a number by which shards are compared: the less, the sooner.
@@ -84,8 +91,13 @@ impl Front {
     #[inline(always)]
     fn of<K>(machine: &Machine<K>, mode: Mode) -> Option<Self> {
         let (priority, stamp) = machine.front(mode)?;
-        let level = -i64::from(priority.max(-i8::MAX));
+        let level = i64::from(Self::level_of(priority));
         Some(Self(level << 56 | (stamp & STAMP) as i64))
+    }
+
+    #[inline(always)]
+    fn level_of(priority: i8) -> i8 {
+        -priority.max(-i8::MAX)
     }
 
     /// The priority alone: the less, the sooner. 0 in a queue that is not ordered.
@@ -109,6 +121,7 @@ impl<K> Locked<K> {
             published: CachePadded::new(Published {
                 lock_passes: AtomicUsize::new(PASSES),
                 driver_until: AtomicU64::new(NEVER),
+                levels: Words::of(level_of(NORMAL)).0.map(AtomicU64::new),
                 ..Published::default()
             }),
             buckets: CachePadded::default(),
@@ -231,6 +244,48 @@ impl<K> Locked<K> {
         if let Some(front) = Front::of(machine, mode) {
             self.published.front.store(front.0 as u64, Ordering::Relaxed); // Relaxed: see `len`
         }
+        if let Some((levels, lower)) = mode.is_ordered.then(|| machine.change_of_levels()).flatten() {
+            // Relaxed: a getter that acts on them takes the lock, and looks again.
+            self.published.levels.iter().zip(levels.0).for_each(|(word, bits)| word.store(bits, Ordering::Relaxed));
+            self.published.lower.store(lower, Ordering::Relaxed);
+        }
+    }
+
+    /// A getter that has chosen this shard takes a key. Under the lock.
+    #[inline]
+    pub(super) fn count_hand_out(&self) {
+        let count = &self.published.handed_out;
+        // Relaxed: see `handed_out`. Only the holder of the lock writes it.
+        count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    }
+
+    /// The number of [counted](Self::count_hand_out) hand-outs.
+    #[inline]
+    pub(super) fn handed_out(&self) -> u64 {
+        self.published.handed_out.load(Ordering::Relaxed) // Relaxed: a later number is as good
+    }
+
+    /// The levels of the keys that a getter may take, if there are some, in a queue with priorities or groups.
+    #[inline]
+    pub(super) fn levels(&self) -> Words {
+        let [first, second, third, fourth] = &self.published.levels;
+        Words([first, second, third, fourth].map(|word| word.load(Ordering::Relaxed))) // Relaxed: see `publish_front`
+    }
+
+    #[inline]
+    pub(super) fn has_level(&self, level: u8) -> bool {
+        let word = self.published.levels[usize::from(level / 64)].load(Ordering::Relaxed); // Relaxed: see `publish_front`
+        word & 1 << (level % 64) != 0
+    }
+
+    /// A time before the push of the first key of a level, or of another one that is not of the highest level here.
+    #[inline]
+    pub(super) fn age_of(&self, level: u8) -> u64 {
+        let front = self.front();
+        if front.level() == Front::level_of(priority_of(level)) {
+            return front.age().0 as u64;
+        }
+        self.published.lower.load(Ordering::Relaxed) & STAMP // Relaxed: see `publish_front`
     }
 
     /// Whether a getter that chooses a shard passes by this one, since no key is queued. A hint.

@@ -61,6 +61,7 @@ mod getters;
 mod hub;
 mod life_cycle;
 mod locked;
+mod lower;
 mod reports;
 mod section;
 mod settings;

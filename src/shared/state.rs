@@ -10,7 +10,7 @@ use crate::observe::Observer;
 use crate::order::AnyOrder;
 use crate::panics::contained;
 use crate::random::Numbers;
-use crate::sync::{Arc, AtomicU8, AtomicU64, AtomicUsize, Mutex, Ordering, counted_stamp, hasher, next_id, stamp};
+use crate::sync::{Arc, AtomicU8, AtomicU64, Mutex, Ordering, counted_stamp, hasher, next_id, stamp};
 use crate::time::nanos;
 use crate::workers::group::AllRuns;
 use ahash::RandomState;
@@ -38,8 +38,8 @@ pub(crate) struct Shared<K> {
     /// The shards after the first: none, unless the user has asked for them.
     pub(super) others: Box<[Locked<K>]>,
     pub(super) hub: CachePadded<Mutex<Hub>>,
-    /// The number of choices of a shard: see [`choose`](super::choose). Only in a queue with several shards and with priorities or groups.
-    pub(super) choices: CachePadded<AtomicUsize>,
+    /// When the next turn of the lower levels is, in a queue with several shards: see [`lower`](super::lower).
+    pub(super) turn: CachePadded<AtomicU64>,
 }
 
 // A panic leaves no step half done: unwinding drops only guards, whose keys are done then, and added keys. So a queue, and all that refers
@@ -73,10 +73,11 @@ impl<K: Hash + Eq> Shared<K> {
         let stamp: fn() -> u64 = if clock.is_given() { counted_stamp } else { stamp };
         let stamp = (shards > 1).then_some(stamp);
         stamp.into_iter().for_each(|stamp| _ = stamp()); // the first call takes long
+        let is_strict = order.strict || shards > 1; // the turn of the lower levels is the queue's
         let new_shard = |index| {
             let queued = match order.group_of.is_some() {
-                true => AnyOrder::groups(order.limit, order.strict),
-                false => AnyOrder::new(order.strict),
+                true => AnyOrder::groups(order.limit, is_strict),
+                false => AnyOrder::new(is_strict),
             };
             let mut machine = Machine::new(queued, settings.delayed_add, settings.capacity / shards);
             if measured {
@@ -99,7 +100,7 @@ impl<K: Hash + Eq> Shared<K> {
             stamp,
             flags: AtomicU8::new(flags.0),
             hub: CachePadded::new(Mutex::new(Hub::default())),
-            choices: CachePadded::new(AtomicUsize::new(0)),
+            turn: CachePadded::default(),
         }
     }
 

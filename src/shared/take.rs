@@ -37,7 +37,29 @@ impl<K> Shared<K> {
 
     /// Takes the first key of a shard, and ends the critical section.
     pub(super) fn take<'s>(&'s self, locked: &'s Locked<K>, machine: MutexGuard<'s, Machine<K>>) -> Option<Taken<K>> {
-        in_mode!(self, mode, _extras => self.take_in(locked, machine, mode))
+        in_mode!(self, mode, _extras => {
+            if mode.is_ordered && machine.ready(mode) > 0 {
+                locked.count_hand_out();
+            }
+            self.take_in(locked, machine, mode)
+        })
+    }
+
+    /// The same with the first key of a level, which has one.
+    pub(super) fn take_of_level<'s>(
+        &'s self,
+        locked: &'s Locked<K>,
+        mut machine: MutexGuard<'s, Machine<K>>,
+        level: u8,
+    ) -> Option<Taken<K>> {
+        let (mode, mut now) = (self.mode(), None);
+        let got = machine.get_of_level(level, mode);
+        let (taken, owed) = self.started(got, &mut machine, mode, &mut now);
+        if taken.is_some() {
+            locked.count_hand_out();
+        }
+        self.leave_as_getter(locked, machine, owed, mode, now);
+        taken
     }
 
     #[inline(always)]
@@ -56,7 +78,18 @@ impl<K> Shared<K> {
     /// The step of a hand-out, with its times. Sets `now` if it reads the clock.
     #[inline(always)]
     pub(super) fn next(&self, machine: &mut Machine<K>, mode: Mode, now: &mut Option<u64>) -> (Option<Taken<K>>, Owed) {
-        let (claimed, owed) = machine.get(mode);
+        let got = machine.get(mode);
+        self.started(got, machine, mode, now)
+    }
+
+    #[inline(always)]
+    fn started(
+        &self,
+        (claimed, owed): (Option<Claimed<K>>, Owed),
+        machine: &mut Machine<K>,
+        mode: Mode,
+        now: &mut Option<u64>,
+    ) -> (Option<Taken<K>>, Owed) {
         let Some(claimed) = claimed else { return (None, owed) };
         let mut waited = MaybeNanos::UNKNOWN;
         if mode.is_measured {

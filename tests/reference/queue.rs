@@ -156,6 +156,9 @@ pub(crate) struct Reference {
     pub(crate) counts: Counts,
     /// The number of hand-outs of each shard.
     handed_out_of: Vec<u64>,
+    /// Hand-outs of a level while one more urgent waited in the same shard; and those since a lower level had one while it waited in any.
+    lower_turns: u64,
+    since_lower: u64,
     pub(crate) shut_down: bool,
     /// How often a plain shut-down has released the drains.
     pub(crate) releases: u64,
@@ -198,6 +201,8 @@ impl Reference {
             limiter_panics: false,
             counts: Counts::default(),
             handed_out_of: vec![0; plan.shards],
+            lower_turns: 0,
+            since_lower: 0,
             shut_down: false,
             releases: 0,
             steps: 0,
@@ -572,6 +577,7 @@ impl Reference {
         let (_, level) = next.expect("the key is not the next one of its shard, or of its group");
         self.judge_waits(key);
         self.judge_turns(key, level);
+        self.judge_lower(key, level);
         self.unqueue(key);
         self.handed_out(key, level)
     }
@@ -603,8 +609,8 @@ impl Reference {
     /// and within a group its keys.
     fn judge_waits(&mut self, key: u8) {
         // With many keys it would take long.
-        if self.is_crowded() || self.plan.strict && self.levels.len() > 1 {
-            return;
+        if self.is_crowded() || (self.plan.strict || self.plan.shards > 1) && self.levels.len() > 1 {
+            return; // with several shards: see `judge_lower`
         }
         let groups = self.plan.groups.unwrap_or(1);
         let weight = |group| u64::from(self.plan.weight_of(group).min(KEYS.into()));
@@ -634,6 +640,26 @@ impl Reference {
                 state.passed <= turns * round * state.place,
                 "key {other} has waited for {} hand-outs",
                 state.passed
+            );
+        }
+    }
+
+    /// With several shards the turns of the lower levels are those of the queue (P19): at most one of 16 hand-outs, and with one thread one
+    /// comes in time.
+    fn judge_lower(&mut self, key: u8, level: i8) {
+        let (shards, shard) = (self.plan.shards as u64, self.shard_of[usize::from(key)]);
+        let top_of = |order: &Order| order.levels.keys().next_back().copied();
+        let (top_here, top) = (top_of(&self.shards[shard]), self.shards.iter().filter_map(top_of).max());
+        let waits =
+            self.shards.iter().any(|order| order.levels.keys().next().is_some_and(|lowest| Some(*lowest) < top));
+        self.since_lower = if waits && Some(level) == top { self.since_lower + 1 } else { 0 };
+        self.lower_turns += u64::from(Some(level) < top_here);
+        if shards > 1 && !self.plan.strict && self.steps > 0 {
+            assert!(self.since_lower <= 16 + 4 * (shards + 1), "lower levels wait for {} hand-outs", self.since_lower);
+            assert!(
+                self.lower_turns * 16 <= self.counts.handed_out + 1,
+                "lower levels have had {} turns",
+                self.lower_turns
             );
         }
     }
@@ -1043,13 +1069,13 @@ impl Reference {
 
 impl Order {
     /// The keys that may be next, with their levels: the first one of each group that is not full. The crate chooses the group, and with a
-    /// limit also the level. That no key starves is judged elsewhere (P19, P20): see `judge_waits`.
+    /// limit or several shards also the level. That no key starves is judged elsewhere (P19, P20): see `judge_waits`.
     fn next(&mut self, plan: &Plan) -> Vec<(u8, i8)> {
         let highest = self.levels.keys().next_back().copied();
         let levels: Vec<i8> = match (plan.limit, plan.strict) {
-            (None, strict) => self.next_level(strict).into_iter().collect(),
-            (Some(_), true) => highest.into_iter().collect(),
-            (Some(_), false) => self.levels.keys().copied().collect(),
+            (None, strict) if strict || plan.shards == 1 => self.next_level(strict).into_iter().collect(),
+            (_, true) => highest.into_iter().collect(),
+            (_, false) => self.levels.keys().copied().collect(),
         };
         let first = |level: &i8| self.levels[level].iter().map(|turn| (turn.keys[0], *level)).collect::<Vec<_>>();
         levels.iter().flat_map(first).collect()

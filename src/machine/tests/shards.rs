@@ -3,7 +3,7 @@
 use crate::DelayedAdd;
 use crate::key::Hash;
 use crate::machine::{Claimed, End, EntryRef, How, Machine, Mode, Seen, Which};
-use crate::order::{AnyOrder, Group};
+use crate::order::{AnyOrder, Group, Words, level_of};
 use std::collections::BTreeMap;
 
 /// Pushes with one stamp.
@@ -27,20 +27,23 @@ struct Shard {
     /// The times of all pops, and of pushes into an empty machine.
     pops: Vec<u64>,
     held: Vec<Claimed<u32>>,
+    /// What others read of the levels: which there are, and the stamp of the oldest key but for the highest.
+    levels: (Words, u64),
 }
 
 impl Shard {
     fn new(order: AnyOrder<EntryRef<u32>>, groups: u64) -> Self {
         let mut machine = Machine::new(order, DelayedAdd::default(), 0);
         machine.want_stamps();
-        let (queued, times) = (BTreeMap::new(), BTreeMap::new());
-        Self { machine, groups, queued, times, pops: vec![0], held: Vec::new() }
+        let (queued, times, levels) = (BTreeMap::new(), BTreeMap::new(), (Words::of(level_of(0)), u64::MAX));
+        Self { machine, groups, queued, times, pops: vec![0], held: Vec::new(), levels }
     }
 
     fn end_section(&mut self, now: u64) {
         if self.machine.wants_stamp(Mode::ORDERED) {
             self.machine.stamp(now);
         }
+        self.machine.change_of_levels().into_iter().for_each(|levels| self.levels = levels);
     }
 
     fn add(&mut self, key: u32, priority: i8, now: u64) {
@@ -62,12 +65,30 @@ impl Shard {
 
     fn get(&mut self, now: u64) -> Option<u32> {
         let claimed = self.machine.get(Mode::ORDERED).0?;
+        Some(self.got(claimed, now))
+    }
+
+    /// The first key of a level, which is any but the highest.
+    fn get_lower(&mut self, now: u64) {
+        let queued = || self.queued.values().map(|(level, _)| *level);
+        let Some(level) = queued().filter(|level| Some(*level) < queued().max()).next_back() else { return };
+        let claimed = self.machine.get_of_level(level_of(level), Mode::ORDERED).0.expect("the level has keys");
+        let (of, key) = (self.queued[claimed.key()], *claimed.key());
+        assert_eq!(of.0, level);
+        let is_first = |(other, push): &(i8, Push)| *other != level || push.before >= of.1.before;
+        assert!(self.groups > 1 || self.queued.values().all(is_first), "key {key} is the first of its level");
+        self.got(claimed, now);
+        let none = (0..=u8::MAX).find(|level| !self.levels.0.has(*level)).expect("few levels are used");
+        assert!(self.machine.get_of_level(none, Mode::ORDERED).0.is_none());
+    }
+
+    fn got(&mut self, claimed: Claimed<u32>, now: u64) -> u32 {
         let key = *claimed.key();
         self.held.push(claimed);
         self.queued.remove(&key);
         self.pops.push(now);
         self.end_section(now);
-        Some(key)
+        key
     }
 
     fn done(&mut self, now: u64) {
@@ -119,7 +140,31 @@ impl Shard {
         }
     }
 
+    /// Others see the levels, and how old the oldest of the lower keys is.
+    fn check_levels(&self, top: i8) {
+        let (levels, oldest) = self.levels;
+        let mut firsts = BTreeMap::<i8, Push>::new();
+        for (level, push) in self.queued.values() {
+            let first = firsts.entry(*level).or_insert(*push);
+            *first = if push.before < first.before { *push } else { *first };
+        }
+        (i8::MIN..=i8::MAX).for_each(|level| assert_eq!(levels.has(level_of(level)), firsts.contains_key(&level)));
+        let lower: Vec<_> = firsts.into_iter().filter(|(level, _)| *level < top).collect();
+        match lower.iter().min_by_key(|(_, push)| push.time) {
+            None if self.groups == 1 => assert!(!self.machine.order().is_ordered() || oldest == u64::MAX),
+            Some(_) if self.groups == 1 => {
+                lower.iter().for_each(|(_, push)| assert!(oldest <= push.time, "{oldest} is after a push"));
+                let earliest =
+                    |of: &(i8, Push)| of.1.before[0].checked_sub(STAMPED).map_or(0, |at| self.times[&Some(of.0)][at]);
+                let earliest = lower.iter().map(earliest).min();
+                assert!(earliest <= Some(oldest), "{oldest} is before {earliest:?}");
+            }
+            _ => assert_eq!(oldest, self.machine.front(Mode::ORDERED).expect("it has keys").1),
+        }
+    }
+
     fn check_all(&self, exact: bool) {
+        self.queued.values().map(|(level, _)| *level).max().into_iter().for_each(|top| self.check_levels(top));
         let seen = self.look();
         assert_eq!(seen.len(), self.queued.len());
         let mut by_age: Vec<_> =
@@ -157,7 +202,11 @@ fn stamps_are_those_of_a_list_of_pushes() {
                     next += 1;
                 }
                 dice if dice < phase.1 => {
-                    shard.get(now);
+                    if dice % 4 == 0 {
+                        shard.get_lower(now)
+                    } else {
+                        _ = shard.get(now)
+                    }
                     shard.done(now);
                 }
                 _ => {
