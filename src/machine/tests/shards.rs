@@ -71,7 +71,7 @@ impl Shard {
     /// The first key of a level, which is any but the highest.
     fn get_lower(&mut self, now: u64) {
         let queued = || self.queued.values().map(|(level, _)| *level);
-        let Some(level) = queued().filter(|level| Some(*level) < queued().max()).next_back() else { return };
+        let Some(level) = queued().rfind(|level| Some(*level) < queued().max()) else { return };
         let claimed = self.machine.get_of_level(level_of(level), Mode::ORDERED).0.expect("the level has keys");
         let (of, key) = (self.queued[claimed.key()], *claimed.key());
         assert_eq!(of.0, level);
