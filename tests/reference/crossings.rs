@@ -145,6 +145,11 @@ pub(crate) fn leave_out() {
     IS_LEFT_OUT.set(true);
 }
 
+/// Whether this thread fills the table.
+pub(crate) fn is_filled() -> bool {
+    !IS_LEFT_OUT.get()
+}
+
 fn place(of: &[&str], name: &str) -> usize {
     of.iter().position(|other| *other == name).unwrap_or_else(|| panic!("no such row: {name}"))
 }
@@ -228,7 +233,7 @@ pub(crate) fn begins(step: &str) {
 
 /// A step is about to be made. `keys`: those that it names; all if there are none.
 pub(crate) fn meets(step: &str, keys: &[u8], plan: &Plan, reference: &Reference) {
-    if IS_LEFT_OUT.get() {
+    if !is_filled() {
         return;
     }
     let all: Vec<u8> = reference.all().collect();

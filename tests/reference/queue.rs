@@ -567,7 +567,8 @@ impl Reference {
 
     /// The keys that a get may return now.
     pub(crate) fn next_keys(&self) -> Vec<u8> {
-        self.shards.iter().flat_map(|order| order.clone().next(&self.plan)).map(|(key, _)| key).collect()
+        let with_keys = self.shards.iter().filter(|order| !order.levels.is_empty());
+        with_keys.flat_map(|order| order.clone().next(&self.plan)).map(|(key, _)| key).collect()
     }
 
     /// Hands out this key, which must be one of [`next_keys`](Self::next_keys). Returns its priority.

@@ -185,10 +185,12 @@ impl<'q> Run<'q> {
             return;
         }
         self.reference.steps += 1;
-        let step = crossings::step(op);
-        crossings::begins(&step);
-        if let Some(keys) = self.keys_of(op) {
-            crossings::meets(&step, &keys, self.plan, &self.reference);
+        if crossings::is_filled() {
+            let step = crossings::step(op);
+            crossings::begins(&step);
+            if let Some(keys) = self.keys_of(op) {
+                crossings::meets(&step, &keys, self.plan, &self.reference);
+            }
         }
         let aside = self.fault.take_if(|(fault, _)| !Self::may_panic(self.plan, *fault, op));
         self.make(op);
@@ -489,13 +491,17 @@ impl<'q> Run<'q> {
         }
         let mut turns = 2 + self.held.len() + self.reference.queued() + self.reference.delayed().len();
         turns *= 2; // a key may be queued, held and delayed
+        // With many keys a check takes long: each 8th turn has one.
+        let between = if self.reference.all().len() > KEYS.into() { 8 } else { 1 };
         loop {
             while let Some(held) = self.held.pop() {
                 self.end(held, &End::Done);
             }
             self.step(&Op::Turn);
             self.step(&Op::Get(Form::Try));
-            self.check();
+            if turns % between == 0 {
+                self.check();
+            }
             if self.held.is_empty() {
                 if self.reference.shut_down || self.reference.deadlines().is_empty() {
                     break;

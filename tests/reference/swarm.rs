@@ -79,19 +79,43 @@ fn life_of_delays(seed: u64) -> (Plan, Vec<Op>) {
     (plan, vec![Op::Repeat(60, body)])
 }
 
-/// Runs what a fuzzer has chosen.
-pub(crate) fn run_bytes(data: &[u8]) {
-    let mut random = Random::of_bytes(data);
-    let plan = Plan::random(&mut random);
+/// Of the bytes of a fuzzer so many are for the settings, also if these take fewer; the others are for the steps. So a setting that is drawn
+/// after all others moves no step to other bytes.
+const SETTINGS: usize = 16;
+
+/// What a fuzzer has chosen; and the plain form of its bytes, in which each is the number that was drawn. Bytes of that form choose the same
+/// when a kind of steps is added, or a choice at the end of a list.
+pub(crate) fn of_bytes(data: &[u8]) -> (Plan, Vec<Op>, Vec<u8>) {
+    let (settings, steps) = data.split_at(data.len().min(SETTINGS));
+    let mut random = Random::of_bytes(settings);
     let priorities = random.pick(&[0, 1, 3]);
     let delays = random.pick(&[1, 20, 1 << 40]);
-    let mut make = Make { random, keys: KEYS, priorities, delays, has_ended: false };
+    let plan = Plan::random(&mut random);
+    let mut plain = random.drawn().to_vec();
+    plain.resize(SETTINGS, 0);
+    let mut make = Make { random: Random::of_bytes(steps), keys: KEYS, priorities, delays, has_ended: false };
     let mut ops = Vec::new();
     while !make.random.is_over() && ops.len() < 200 {
         let kind = make.random.below(KINDS as u64) as usize;
         ops.push(make.op(kind));
     }
+    plain.extend(make.random.drawn());
+    plain.truncate(data.len()); // the last step may have drawn more, as zeros
+    (plan, ops, plain)
+}
+
+/// Runs what a fuzzer has chosen.
+pub(crate) fn run_bytes(data: &[u8]) {
+    let (plan, ops, _) = of_bytes(data);
     run(&plan, &ops);
+}
+
+/// Runs what a fuzzer has kept. If it fails, it is made shorter, and printed.
+pub(crate) fn run_kept(data: &[u8], name: &str) {
+    let (plan, ops, _) = of_bytes(data);
+    if fails(&plan, &ops) {
+        report(&plan, ops, name);
+    }
 }
 
 struct Make {

@@ -5,7 +5,7 @@ use super::waiters::Until;
 use super::workers::{At, Tally};
 use super::{Run, nanos, sorted, triples};
 use crate::reference::events::{EVENTS, Event};
-use crate::reference::key::{Key, alive, was_locked};
+use crate::reference::key::{Name, alive, was_locked};
 use crate::reference::op::Goal;
 use crate::reference::plan::Limiter;
 use crate::reference::queue::{Counts, NEVER};
@@ -45,7 +45,7 @@ impl Run<'_> {
 
         assert_eq!(stats.failing, reference.failing(), "failing");
         for key in reference.all() {
-            assert_eq!(queue.num_requeues(&Key::new(key)), reference.num_requeues(key), "of key {key}");
+            assert_eq!(queue.num_requeues(&Name::new(key)), reference.num_requeues(key), "of key {key}");
         }
         // Limiters of the crate that the queue cannot replace have clones of their own.
         if self.plan.limiter != Limiter::Composed {
@@ -128,8 +128,8 @@ impl Run<'_> {
         let loops = self.loops.iter().filter(|own| own.at == At::Waiting).map(|own| &own.flag);
         let (woken, asleep): (Vec<_>, Vec<_>) = waiters.chain(loops).partition(|flag| flag.is_set());
         assert_eq!(stats.waiters, asleep.len(), "the list has the getters that were not woken");
-        let is_ready = !self.reference.next_keys().is_empty();
-        assert!(!is_ready || asleep.is_empty() || !woken.is_empty(), "a key is ready, and no getter was woken");
+        let is_owed = !asleep.is_empty() && woken.is_empty();
+        assert!(!is_owed || self.reference.next_keys().is_empty(), "a key is ready, and no getter was woken");
         assert!(!self.reference.is_over() || asleep.is_empty(), "shut down, and a getter was not woken");
         for waiter in self.waiters.iter().filter(|waiter| !is_getter(waiter.until)) {
             let is_due = self.is_due(waiter.until);
