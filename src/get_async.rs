@@ -52,11 +52,12 @@ impl GetState {
         item: impl FnOnce(Claimed<K>) -> I,
     ) -> Poll<Option<I>> {
         Shared::ensure_driver(shared);
+        let is_new = matches!(self, Self::New);
         let wait = match *self {
             Self::New if coop::is_due() && coop::gives_way(waker, &|| shared.note_caught(1)) => return Poll::Pending,
             Self::New | Self::NewInLoop => match Shared::try_take(shared) {
                 Some(claimed) => {
-                    if matches!(self, Self::New) {
+                    if is_new {
                         coop::count_key();
                     }
                     *self = Self::Finished;
@@ -74,7 +75,12 @@ impl GetState {
         };
         *self = Self::Finished;
         match wait {
-            Wait::Item(taken) => Poll::Ready(Some(item(Shared::hand_out(shared, taken)))),
+            Wait::Item(taken) => {
+                if is_new {
+                    coop::count_key(); // its delay has just expired, so it has not waited either
+                }
+                Poll::Ready(Some(item(Shared::hand_out(shared, taken))))
+            }
             Wait::ShutDown | Wait::GaveUp => Poll::Ready(None),
             Wait::Park(ticket) | Wait::ParkBriefly(ticket) => {
                 *self = Self::Waiting(ticket);

@@ -170,7 +170,13 @@ impl<'q, K> Item<'q, K> {
     /// ```
     #[doc(alias = "Forget")]
     pub fn succeed(self) {
+        self.succeed_and_rest(Duration::ZERO);
+    }
+
+    #[inline]
+    pub(crate) fn succeed_and_rest(self, rest: Duration) {
         let forgot = self.queue.limiter_forget(&self);
+        self.rest(rest);
         let (queue, claimed) = self.into_parts();
         contained_while_unwinding(|| queue.succeed(claimed));
         forgot.pass_on();
@@ -186,7 +192,8 @@ impl<'q, K> Item<'q, K> {
     /// [`take_delayed`](crate::WorkQueue::take_delayed) returns it. [`cancel`](crate::WorkQueue::cancel) leaves such an add, and
     /// [`remove`](crate::WorkQueue::remove) takes it back. Without an add, no list and no count has the key, and
     /// [`wait_idle`](crate::WorkQueue::wait_idle) does not wait for it. If the key was added while this item was held, this add is held back,
-    /// too, also after a shut-down.
+    /// too. After a shut-down there is no cool-down, so that a drain hands out what is left at once; but an add that is held back by then is a
+    /// delay, which the shut-down cuts off.
     ///
     /// # Panics
     /// Like [`succeed`](Self::succeed).
@@ -207,11 +214,11 @@ impl<'q, K> Item<'q, K> {
     /// assert_eq!(*queue.get().unwrap(), "node-1"); // once, for both
     /// ```
     pub fn cool_down(self, time: Duration) {
-        self.rest(time);
-        self.succeed();
+        self.succeed_and_rest(time);
     }
 
     /// The key will cool down for this time after its run, which is about to end.
+    #[inline]
     pub(crate) fn rest(&self, time: Duration) {
         if !time.is_zero() {
             contained_while_unwinding(|| Shared::rest(self.queue, &self.claimed, time));
@@ -235,7 +242,12 @@ impl<'q, K> Item<'q, K> {
     /// assert_eq!(queue.stats().given_up, 1);
     /// ```
     pub fn give_up(self) {
+        self.give_up_and_rest(Duration::ZERO);
+    }
+
+    pub(crate) fn give_up_and_rest(self, rest: Duration) {
         let forgot = self.queue.limiter_forget(&self);
+        self.rest(rest);
         let (queue, claimed) = self.into_parts();
         contained_while_unwinding(|| queue.give_up(claimed));
         contained_while_unwinding(|| queue.tell(|observer| observer.given_up()));
@@ -382,8 +394,14 @@ impl<'q, K> Item<'q, K> {
     /// The same, but returns the item if the queue has refused the add. The caller calls
     /// [`done_after_refusal`](Self::done_after_refusal).
     #[inline]
-    pub(crate) fn try_requeue_asked(self, mut options: AddOptions, end: End) -> (Result<Added, Self>, Caught) {
+    pub(crate) fn try_requeue_asked(
+        self,
+        mut options: AddOptions,
+        end: End,
+        rest: Duration,
+    ) -> (Result<Added, Self>, Caught) {
         let caught = self.ask_limiter(&mut options, end);
+        self.rest(rest);
         let (queue, claimed) = self.into_parts();
         let requeued = Shared::try_requeue(queue, claimed, options, end);
         (requeued.map_err(|claimed| Self { queue, claimed }), caught)

@@ -250,3 +250,22 @@ fn a_key_that_stays_delayed_is_listed_once() {
         });
     }
 }
+
+/// P18, with groups: keys that expire together have the time of their expiry.
+#[test]
+fn keys_that_expire_together_are_as_old_as_their_expiry() {
+    for n in [1, 2, 40, 100, 200, 1000, 3000_u32] {
+        let (builder, time) = manual(WorkQueue::builder());
+        let queue = builder.shards(2).seed(1).fair_by(|_: &u32| 0_u8).build();
+        let shard = |key: &u32| queue.shard_index(key);
+        let delayed: Vec<u32> = (0..).filter(|key| shard(key) == 0).take(n as usize).collect();
+        let now = (0..).find(|key| shard(key) == 1).unwrap();
+        delayed.iter().for_each(|key| _ = queue.add_after(*key, Duration::from_secs(1)));
+        queue.add(now);
+        time.advance(Duration::from_secs(1));
+        queue.turn();
+        let taken = queue.take_where(|_| true).queued;
+        let place = taken.iter().position(|key| *key == now).unwrap();
+        assert!(place <= 64, "{place} of {n} younger keys come first");
+    }
+}

@@ -172,13 +172,15 @@ impl<K> Machine<K> {
                 (Some(highest), self.keep(entry, dues))
             }
             (DelayConflict::EarliestWins, DelayedAdd::Strict) => {
-                let waited = entry.state().is_waited_for();
                 match dues.retry().filter(|_| entry.state().defer_add()) {
                     Some(retry) => retry.priority = retry.priority.max(priority),
-                    None => return (Some(priority), Owed::NOTHING),
-                }
-                if entry.state().is_resting() {
-                    entry.set_pending(if waited { entry.pending().max(priority) } else { priority });
+                    None => {
+                        // The add that has waited so far is served by this one.
+                        if !self.later.is_held(entry.number()) {
+                            entry.state().stop_waiting();
+                        }
+                        return (Some(priority), Owed::NOTHING);
+                    }
                 }
                 (None, self.store(entry, dues))
             }
@@ -221,6 +223,7 @@ impl<K> Machine<K> {
             self.counts.delays += 1;
             return (Added::Delayed, owed);
         }
+        entry.state().stop_waiting(); // the next hand-out serves an add that waits for a caller's retry, too
         let (added, more) = self.make_dirty(entry, how.priority, mode);
         (added, owed.and(more))
     }
@@ -261,7 +264,7 @@ impl<K> Machine<K> {
             dues.not_before(self.later.records[number].deadline());
         }
         self.later.write(number, dues);
-        let is_held = state.is_resting() && state.is_waited_for();
+        let is_held = self.later.is_held(number);
         match (state.is_delayed(), dues.earliest()) {
             (true, None) if !is_held => self.end_delay(entry),
             (false, Some(_)) => {
@@ -285,6 +288,7 @@ impl<K> Machine<K> {
     pub(super) fn drop_delays(&mut self, entry: EntryRef<K>) {
         if entry.state().is_resting() {
             entry.state().stop_waiting();
+            self.later.set_held(entry.number(), false);
             let _owes_nothing = self.store(entry, Dues::default());
             return;
         }

@@ -46,6 +46,9 @@ impl<K> Machine<K> {
                 }
             }
         }
+        if !mode.is_open && entry.state().is_resting() {
+            dropped = dropped.and(self.wake(entry, mode));
+        }
         self.counts.ended += 1;
         let has_room = mode.is_ordered && self.order.ended(entry.group());
         let (ended, owed) = match entry.state().on_done() {

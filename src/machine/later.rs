@@ -53,7 +53,7 @@ pub(super) struct Record {
     began: u32,
     /// Of the delays, by [`Setter`].
     priorities: [i8; 2],
-    /// By [`Setter`], two bits each: whether there is a delay, and whether it is a retry.
+    /// By [`Setter`], two bits each: whether there is a delay, and whether it is a retry. And [`IS_HELD`].
     kinds: u8,
 }
 
@@ -69,6 +69,8 @@ pub(super) enum Setter {
 const SETTERS: [Setter; 2] = [Setter::Caller, Setter::Holder];
 const IS_SET: u8 = 1;
 const IS_RETRY: u8 = 2;
+/// An add waits for the end of a rest.
+const IS_HELD: u8 = 1 << 4;
 
 /// One delay of a key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -238,7 +240,7 @@ impl Later {
     pub(super) fn write(&mut self, number: u32, mut dues: Dues) {
         let record = &mut self.records[number];
         self.doubles -= usize::from(record.has_two());
-        record.kinds = 0;
+        record.kinds &= IS_HELD;
         for setter in SETTERS {
             if let Some(due) = dues.of(setter) {
                 record.deadlines[setter as usize] = due.deadline;
@@ -247,6 +249,16 @@ impl Later {
             }
         }
         self.doubles += usize::from(record.has_two());
+    }
+
+    /// An add waits until the key of a slot has cooled down, and for nothing else. It has a record.
+    pub(super) fn is_held(&self, number: u32) -> bool {
+        self.records[number].kinds & IS_HELD != 0
+    }
+
+    pub(super) fn set_held(&mut self, number: u32, is_held: bool) {
+        let kinds = &mut self.records[number].kinds;
+        *kinds = if is_held { *kinds | IS_HELD } else { *kinds & !IS_HELD };
     }
 
     /// Moves the entry of a slot, unless its deadline is this one.

@@ -9,13 +9,13 @@
 //!
 //! A key that rests has one entry in the wheel, for the end of its rest (I11). A delay that it has, or gets, ends no earlier: it is put off
 //! until then. So a rest adds no run and loses none. An add that waits makes the key a delayed one for all lists and counts; without one,
-//! the key is in no list. With [`DelayedAdd::Strict`] an add may wait longer, for a retry.
+//! the key is in no list. With [`DelayedAdd::Strict`](crate::DelayedAdd::Strict), an add that meets a retry waits for that, and so for longer.
 
 use super::delays::{Cancelled, Delay};
 use super::later::Dues;
 use super::{Claimed, EntryRef, Machine, Mode, Owed};
+use crate::Added;
 use crate::order::NORMAL;
-use crate::{Added, DelayedAdd};
 
 impl<K> Machine<K> {
     /// A held key will rest after this run, for so long from now on. Of two rests the longer counts. If the wheel is full, it does not rest.
@@ -64,12 +64,13 @@ impl<K> Machine<K> {
 
     /// An add waits for the end of a rest. Returns whether it is the first.
     fn wait(&mut self, entry: EntryRef<K>, priority: i8) -> bool {
-        if entry.state().is_waited_for() {
+        if self.later.is_held(entry.number()) {
             entry.set_pending(entry.pending().max(priority));
             return false;
         }
         entry.set_pending(priority);
         entry.state().set_waiting();
+        self.later.set_held(entry.number(), true);
         if !entry.state().is_delayed() {
             self.later.count(entry.number());
             entry.state().set_delayed();
@@ -77,21 +78,23 @@ impl<K> Machine<K> {
         true
     }
 
-    /// The add of a key that rests, if it waits for the end of that alone.
+    /// The add that waits for the end of a rest.
     pub(super) fn held_add(&self, entry: EntryRef<K>) -> Option<Delay> {
-        if !entry.state().is_resting() || !entry.state().is_waited_for() {
+        if !entry.state().is_resting() || !self.later.is_held(entry.number()) {
             return None;
         }
-        let waits_for_a_retry = self.policy == DelayedAdd::Strict && self.later.dues(entry.number()).retry().is_some();
-        let deadline = self.later.records[entry.number()].deadline();
-        (!waits_for_a_retry).then(|| Delay { deadline, priority: entry.pending() })
+        Some(Delay { deadline: self.later.records[entry.number()].deadline(), priority: entry.pending() })
     }
 
-    /// Drops the delays of a key that rests. An add that waits goes on waiting, for the end of the rest.
+    /// Drops the delays of a key that rests. An add that waits goes on waiting, and only for the end of the rest.
     #[cold]
     pub(super) fn cancel_resting(&mut self, entry: EntryRef<K>, mode: Mode) -> (Cancelled, Owed) {
-        if self.later.dues(entry.number()) == Dues::default() {
+        let dues = self.later.dues(entry.number());
+        if dues == Dues::default() {
             return (Cancelled::Nothing, Owed::NOTHING);
+        }
+        if entry.state().is_waited_for() && !self.later.is_held(entry.number()) {
+            self.wait(entry, dues.highest().unwrap_or(NORMAL));
         }
         let owed = self.store(entry, Dues::default());
         (Cancelled::Delay, owed.and(self.drained(mode)))
@@ -118,6 +121,16 @@ impl<K> Machine<K> {
         Some((priority, self.later.insert(entry.number(), next.deadline)))
     }
 
+    /// In a queue that is shut down no key rests after its run: a drain hands it out again if it is dirty (P6).
+    #[cold]
+    pub(super) fn wake(&mut self, entry: EntryRef<K>, mode: Mode) -> Owed {
+        self.later.remove(entry.number());
+        let (held, owed) = self.end_rest(entry, mode);
+        let Some(priority) = held else { return owed };
+        let (_added, more) = self.make_dirty(entry, priority, mode);
+        owed.and(more)
+    }
+
     fn end_rest(&mut self, entry: EntryRef<K>, mode: Mode) -> (Option<i8>, Owed) {
         let (number, state) = (entry.number(), entry.state());
         let mut held = self.held_add(entry).map(|held| held.priority);
@@ -125,12 +138,9 @@ impl<K> Machine<K> {
         state.clear_resting();
         if held.is_some() {
             state.stop_waiting();
+            self.later.set_held(number, false);
         }
-        let (mut dues, mut owed) = (self.later.dues(number), Owed::NOTHING);
-        if let Some(retry) = dues.retry().filter(|_| state.is_waited_for()) {
-            retry.priority = retry.priority.max(entry.pending());
-            self.later.write(number, dues);
-        }
+        let (dues, mut owed) = (self.later.dues(number), Owed::NOTHING);
         match dues.earliest() {
             Some((_, next)) if self.later.has_room() => owed = self.later.insert(number, next.deadline),
             next => {

@@ -8,7 +8,7 @@
 //! It publishes the deadline [`until`](Machine::until) after each verb that owes [`DEADLINE`](super::Owed::DEADLINE), and after the last
 //! `expire` of a turn. A queue with one shard gives no stamp, and publishes no front.
 
-use super::{Machine, Mode};
+use super::{BATCH, Machine, Mode};
 use crate::order::Words;
 
 impl<K> Machine<K> {
@@ -25,6 +25,16 @@ impl<K> Machine<K> {
     /// `now`: grows with time, also from shard to shard.
     pub(crate) fn stamp(&mut self, now: u64) {
         self.order.stamp(now);
+    }
+
+    /// Before an [`expire`](Self::expire), which pushes many keys.
+    pub(crate) fn stamp_ahead(&mut self, stamp: fn() -> u64) {
+        self.order.stamp_ahead(|| {
+            let now = stamp();
+            // The pushes of a batch run over into the next numbers, which nobody else may have.
+            (0..BATCH / 64).for_each(|_| _ = stamp());
+            now
+        });
     }
 
     /// The highest priority of a key that may be taken, and a time that is not after the push of the first key there. With groups: the time

@@ -129,6 +129,9 @@ impl Times {
 
     /// A dirty key is not to be handed out.
     pub(super) fn forget(&mut self, key: u32) {
+        if self.wanted == key {
+            self.wanted = NIL;
+        }
         if self.keys.get(key).is_some() {
             self.keys[key].queued_at = MaybeNanos::UNKNOWN;
         }

@@ -235,6 +235,13 @@ impl<T: Copy> AnyOrder<T> {
         each!([&] self, order => order.wants_stamp())
     }
 
+    /// Pushes of a batch are to come: with groups, they are at this time.
+    pub(crate) fn stamp_ahead(&mut self, now: impl FnOnce() -> u64) {
+        if let Other::Groups(groups) = &mut self.other {
+            groups.stamp_ahead(now());
+        }
+    }
+
     /// Those calls were at this time.
     pub(crate) fn stamp(&mut self, now: u64) {
         each!([&mut] self, order => order.stamp(now));

@@ -54,6 +54,12 @@ impl<T: Copy> Groups<T> {
         self.stamps.popped || self.stamps.pushed.is_some()
     }
 
+    /// A batch of keys is about to be pushed, all of them after this time. (A stamp in the middle of a batch comes too late for those that are
+    /// pushed already, but for the last.)
+    pub(super) fn stamp_ahead(&mut self, now: u64) {
+        self.pushes = self.pushes.max(now << STAMPED_BITS);
+    }
+
     pub(super) fn stamp(&mut self, now: u64) {
         if std::mem::take(&mut self.stamps.popped) {
             (self.stamps.turn, self.stamps.pops) = (now, 0);

@@ -107,6 +107,9 @@ impl<K> Shared<K> {
         let (locked, now) = (this.home(claimed), this.settings.clock.now());
         let mut machine = locked.lock();
         let mode = this.mode();
+        if !mode.is_open {
+            return;
+        }
         let owed = machine.rest(claimed, now, nanos(time));
         this.leave(locked, machine, owed, mode, Change::Queued);
         Self::ensure_driver(this);

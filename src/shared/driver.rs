@@ -140,6 +140,9 @@ impl<K> Shared<K> {
         at_most: usize,
         mode: Mode,
     ) -> (Expired, Owed) {
+        if let Some(stamp) = self.stamp {
+            machine.stamp_ahead(stamp);
+        }
         let (turn, owed) = machine.expire(now, at_most, mode);
         if !turn.has_more {
             // After the shut-down nothing expires.

@@ -190,13 +190,11 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
         match outcome {
             Outcome::Success => {
                 self.counts.done.add();
-                self.rest(&item);
-                item.succeed();
+                item.succeed_and_rest(self.workers.hooks.min_interval);
             }
             Outcome::Cooldown(time) => {
                 self.counts.done.add();
-                self.rest(&item);
-                item.cool_down(time);
+                item.succeed_and_rest(time.max(self.workers.hooks.min_interval));
             }
             Outcome::RequeueAfter(delay) => {
                 self.counts.requeued.add();
@@ -215,12 +213,6 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
                 self.give_up(item, GivenUp { retries, reason: Some(&*reason), panic: None });
             }
         }
-    }
-
-    /// The run of a key is about to end.
-    #[inline]
-    fn rest(&self, item: &Item<'_, K>) {
-        item.rest(self.workers.hooks.min_interval);
     }
 
     fn failed(&self, item: Item<'_, K>, delay: Duration, error: &(dyn Error + Send + Sync + 'static)) {
@@ -269,8 +261,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
     /// counts in `refused` too.
     #[inline]
     fn requeue(&self, item: Item<'_, K>, options: AddOptions, end: End, refused: &Count) {
-        self.rest(&item);
-        let (requeued, caught) = item.try_requeue_asked(options, end);
+        let (requeued, caught) = item.try_requeue_asked(options, end, self.workers.hooks.min_interval);
         if caught.is_some() {
             self.counts.panicked.add();
         }
@@ -301,8 +292,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
         if let Some(hook) = &self.workers.hooks.on_give_up {
             self.catch_user_panic(|| hook(&item, &why));
         }
-        self.rest(&item);
-        item.give_up();
+        item.give_up_and_rest(self.workers.hooks.min_interval);
     }
 
     /// Handles a panic: of a handler, whose item is in `current`, or of user code that ran after the handler (`current` is `None`).
@@ -319,7 +309,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
             }
             self.catch_user_panic(|| match self.workers.queue.shared.settings.on_panic {
                 Some(OnPanic::Done) => {
-                    self.rest(&item);
+                    item.rest(self.workers.hooks.min_interval);
                     item.done();
                 }
                 _ => self.retry(item, Duration::ZERO, GivenUp { panic: Some(message), ..GivenUp::default() }),

@@ -51,6 +51,8 @@ struct State {
     rest: Option<u64>,
     /// An add waits for a retry ([`DelayedAdd::Strict`]), or for the end of the rest.
     waits: bool,
+    /// The latter.
+    is_held: bool,
     /// The priority of the hand-out.
     held: i8,
     /// The highest priority of the adds since the hand-out.
@@ -101,12 +103,6 @@ impl State {
     /// When the queue looks at the key again. (None of its delays is due before the end of its rest.)
     fn looked_at(&self) -> Option<u64> {
         self.rest.or(self.deadline())
-    }
-
-    /// An add waits for the end of the rest alone.
-    fn is_held(&self, policy: DelayedAdd) -> bool {
-        let waits_for_a_retry = policy == DelayedAdd::Strict && self.delays.iter().flatten().any(|due| due.is_retry);
-        self.rest.is_some() && self.waits && !waits_for_a_retry
     }
 
     /// The highest priority of its delays.
@@ -307,7 +303,7 @@ impl Reference {
             DelayedAdd::Strict if !self.look(key).dirty => {
                 if let Some(retry) = self.state(key).retry() {
                     retry.priority = retry.priority.max(priority);
-                    self.wait(key, priority);
+                    self.state(key).waits = true;
                     return self.coalesced();
                 }
             }
@@ -317,20 +313,18 @@ impl Reference {
         self.make_dirty(key, priority)
     }
 
-    /// An add waits.
-    fn wait(&mut self, key: u8, priority: i8) {
+    /// An add waits for the end of a rest. Returns whether it is the first.
+    fn wait_for_rest(&mut self, key: u8, priority: i8) -> bool {
         let state = self.state(key);
-        let waited = std::mem::replace(&mut state.waits, true);
-        if state.rest.is_some() {
-            state.pending = if waited { state.pending.max(priority) } else { priority };
-        }
+        let is_first = !std::mem::replace(&mut state.is_held, true);
+        state.pending = if is_first { priority } else { state.pending.max(priority) };
+        state.waits = true;
+        is_first
     }
 
     /// An add of a key that cools down.
     fn hold(&mut self, key: u8, priority: i8) -> Added {
-        let waited = self.look(key).waits;
-        self.wait(key, priority);
-        if waited {
+        if !self.wait_for_rest(key, priority) {
             return self.coalesced();
         }
         self.counts.delays += 1;
@@ -339,7 +333,7 @@ impl Reference {
 
     /// A held key will cool down after its run.
     pub(crate) fn rest(&mut self, key: u8, time: u64) {
-        if time == 0 {
+        if time == 0 || self.shut_down {
             return;
         }
         let end = self.time().saturating_add(time);
@@ -383,7 +377,7 @@ impl Reference {
             }
             self.set_delays(key, [None; 2]);
             // The add that waits for a retry is this one. One that waits for the end of a rest goes on waiting.
-            self.state(key).waits &= self.look(key).rest.is_some();
+            self.state(key).waits &= self.look(key).is_held;
             return self.add(key, highest.map_or(priority, |highest| highest.max(priority)));
         };
         let mut due = Due { deadline: self.time().saturating_add(delay), priority, is_retry: how.rate_limited };
@@ -430,6 +424,8 @@ impl Reference {
         }
         let now = self.now;
         let state = self.state(key);
+        // The hand-out serves an add that has waited, too.
+        state.waits = false;
         let was_dirty = std::mem::replace(&mut state.dirty, true);
         if !was_dirty {
             state.dirty_since = now;
@@ -698,6 +694,10 @@ impl Reference {
     // ---- ends of a hand-out ----
 
     pub(crate) fn done(&mut self, key: u8) {
+        if self.shut_down && self.state(key).rest.take().is_some() {
+            self.calls += 1;
+            self.state(key).due_since = self.calls;
+        }
         let group = self.plan.group_of(key);
         let was_full = self.is_full(group);
         // Saturating: the clocks of two threads may differ a little.
@@ -717,7 +717,7 @@ impl Reference {
         if dirty && self.look(key).rest.is_some() {
             self.state(key).dirty = false;
             self.counts.taken += 1;
-            self.wait(key, pending);
+            self.wait_for_rest(key, pending);
         } else if dirty {
             self.push(key, pending);
         }
@@ -786,6 +786,9 @@ impl Reference {
         let State { waits, rest, .. } = *self.look(key);
         let Some(priority) = self.look(key).highest() else { return false };
         if rest.is_some() {
+            if waits && !self.look(key).is_held {
+                self.wait_for_rest(key, priority);
+            }
             self.set_delays(key, [None; 2]);
             return true;
         }
@@ -836,7 +839,7 @@ impl Reference {
     /// Drops both delays.
     pub(crate) fn drop_delay(&mut self, key: u8) {
         self.set_delays(key, [None; 2]);
-        self.state(key).waits = false;
+        (self.state(key).waits, self.state(key).is_held) = (false, false);
     }
 
     // ---- time ----
@@ -899,17 +902,16 @@ impl Reference {
     /// is added.
     fn expire_key(&mut self, key: u8) -> bool {
         self.calls += 1;
-        let (calls, policy) = (self.calls, self.plan.policy);
+        let calls = self.calls;
         let state = self.state(key);
         state.due_since = calls;
         if state.rest.is_some() {
-            let (is_held, pending, waits) = (state.is_held(policy), state.pending, state.waits);
-            (state.rest, state.waits) = (None, waits && !is_held);
+            state.rest = None;
+            let is_held = std::mem::take(&mut state.is_held);
             if is_held {
+                let pending = state.pending;
                 self.make_dirty(key, pending);
                 self.counts.expired += 1;
-            } else if let Some(retry) = state.retry().filter(|_| waits) {
-                retry.priority = retry.priority.max(pending);
             }
             return is_held;
         }
@@ -946,7 +948,7 @@ impl Reference {
     /// Whether the key has a delay, and whether an add waits for that.
     pub(crate) fn is_delayed(&self, key: u8) -> (bool, bool) {
         let state = self.look(key);
-        (state.deadline().is_some() || state.rest.is_some() && state.waits, state.waits)
+        (state.deadline().is_some() || state.is_held, state.waits)
     }
 
     /// The times until keys have cooled down, the shortest first, but for those that never do.
@@ -1012,7 +1014,7 @@ impl Reference {
         let mut keys: Vec<u8> = self.all().filter(|key| self.is_delayed(*key).0).collect();
         let first = |key: &u8| {
             let mut state = *self.look(*key);
-            if state.is_held(self.plan.policy) {
+            if state.is_held {
                 return (state.rest.expect("it is held"), state.pending);
             }
             let due = state.due().expect("it is delayed");
