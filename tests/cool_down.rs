@@ -180,7 +180,9 @@ fn a_slow_limiter_uses_nothing_up() {
         run_once(&queue, Some(outcome));
         assert_eq!((queue.turn(), queue.is_empty()), (0, true));
         queue.add(1);
-        assert_eq!((advance(&queue, &time, 9), advance(&queue, &time, 1)), (0, 1));
+        assert_eq!(advance(&queue, &time, 9), 0);
+        advance(&queue, &time, 1);
+        assert_eq!(queue.len(), 1);
     }
 }
 
