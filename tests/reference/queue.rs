@@ -652,7 +652,7 @@ impl Reference {
         self.since_lower = if waits && Some(level) == top { self.since_lower + 1 } else { 0 };
         self.lower_turns += u64::from(Some(level) < top_here);
         if shards > 1 && !self.plan.strict && self.steps > 0 {
-            assert!(self.since_lower <= 16 + 4 * (shards + 1), "lower levels wait for {} hand-outs", self.since_lower);
+            assert!(self.since_lower <= 32 + 4 * (shards + 1), "lower levels wait for {} hand-outs", self.since_lower);
             assert!(
                 self.lower_turns * 16 <= self.counts.handed_out + 1,
                 "lower levels have had {} turns",
