@@ -473,6 +473,45 @@ mod tests {
         assert_eq!(lock.parked().timed, Some(TIMED_PARK), "the other thread's");
     }
 
+    /// A release hands the lock off to a starved thread, once in a while.
+    #[test]
+    fn a_lock_is_handed_off_to_the_starved_alone() {
+        let (long_ago, later) = (now().checked_sub(Duration::from_secs(1)), Some(now() + Duration::from_secs(3600)));
+        for (starved, handoff, handoff_at, taken) in [
+            (0, false, None, false),
+            (1, false, None, true),
+            (1, false, long_ago, true),
+            (1, false, later, false),
+            (1, true, long_ago, false), // the thread that unparks next owns it already
+        ] {
+            let lock = Mutex::new(());
+            *lock.parked() = ParkedState { parked: 1, starved, handoff, handoff_at, timed: None };
+            lock.unpark_one();
+            assert_eq!((lock.locked.load(Ordering::Relaxed), lock.parked().handoff), (taken, taken || handoff), "{starved} {handoff}");
+        }
+    }
+
+    #[test]
+    fn a_thread_that_is_parked_for_long_is_starved() {
+        let lock = Mutex::new(());
+        std::thread::scope(|scope| {
+            let (_guard, start) = (lock.lock(), std::time::Instant::now());
+            scope.spawn(|| drop(lock.lock()));
+            while lock.parked().starved == 0 {
+                assert!(start.elapsed() < Duration::from_secs(30), "not starved");
+                std::thread::yield_now();
+            }
+        });
+    }
+
+    #[test]
+    fn a_spin_takes_a_lock_that_is_free() {
+        let lock = Mutex::new(());
+        assert_eq!(lock.spin(BACKOFF_SHORT), parallelism() > 1);
+        lock.locked.store(true, Ordering::Relaxed);
+        assert!(!lock.spin(BACKOFF_SHORT));
+    }
+
     #[test]
     fn a_panic_releases_it() {
         let lock = Mutex::new(1);

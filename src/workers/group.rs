@@ -467,6 +467,40 @@ mod tests {
         group.join();
     }
 
+    /// Threads that were started before one could not be started do not begin.
+    #[test]
+    fn a_gate_that_is_dropped_stays_closed() {
+        let group = Group::default();
+        drop(group.gate());
+        assert!(!group.is_open());
+        group.gate().open();
+        assert!(group.is_open());
+    }
+
+    /// Tasks that wait for the loops: one stops waiting, and the waker of the other panics, which counts.
+    #[test]
+    fn a_task_stops_waiting_and_a_waker_that_panics_is_counted() {
+        struct Panics;
+        impl std::task::Wake for Panics {
+            fn wake(self: std::sync::Arc<Self>) {
+                std::panic::resume_unwind(Box::new("a waker"));
+            }
+        }
+        let (group, waker) = (Group::default(), std::task::Waker::from(std::sync::Arc::new(Panics)));
+        let counts = group.enter();
+        for end in [false, true] {
+            let mut ended = group.ended();
+            assert!(Pin::new(&mut ended).poll(&mut Context::from_waker(&waker)).is_pending());
+            assert!(!group.core.lock().waiting.is_empty());
+            if end {
+                group.leave(&counts);
+            }
+            drop(ended);
+            assert!(group.core.lock().waiting.is_empty());
+        }
+        assert_eq!((group.tally().running, group.tally().panicked), (0, 1));
+    }
+
     /// A thread that joins itself, as the drop of a thread-local may.
     #[test]
     fn a_thread_that_joins_itself_keeps_no_other_join_waiting() {

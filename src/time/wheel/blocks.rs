@@ -289,6 +289,25 @@ mod tests {
         assert_eq!((wheel.spare.len(), wheel.blocks.len(), wheel.retired().len()), (0, 301, 0));
     }
 
+    /// A wheel of as many blocks as there may be takes more delays as long as one of its blocks is empty, or can be made again.
+    #[test]
+    fn a_full_wheel_uses_the_blocks_that_are_free() {
+        const IN_BLOCK: u32 = BLOCK as u32;
+        let most = MAX_BLOCKS.replace(300);
+        let mut numbers = Numbers(vec![Placement::default(); 300 * BLOCK]);
+        let mut wheel = Wheel::new(0);
+        (0..300 * IN_BLOCK).for_each(|number| wheel.insert(&mut numbers, number, 100));
+        assert!(!wheel.reserve());
+        (0..299 * IN_BLOCK).for_each(|number| wheel.remove(&mut numbers, number));
+        assert_eq!((wheel.spare.len(), wheel.blocks.len()), (SPARE, 300));
+        for number in 0..299 * IN_BLOCK {
+            assert!(number % IN_BLOCK != 0 || wheel.reserve(), "{number}");
+            wheel.insert(&mut numbers, number, 200);
+        }
+        assert!(!wheel.reserve());
+        MAX_BLOCKS.set(most);
+    }
+
     /// Else a spare block with a high index would keep an array for all blocks of the burst.
     #[test]
     fn the_blocks_that_are_kept_have_low_indices() {
