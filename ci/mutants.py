@@ -4,6 +4,7 @@
     ci/mutants.py                              src/order, src/machine and src/key: an hour or two
     ci/mutants.py src/order src/key/table.rs   folders or files of src/, in this order: minutes for a small file
     ci/mutants.py --quick src/order            against the unit tests only
+    ci/mutants.py src/workers tests/workers.rs against the unit tests and these programs only
     ci/mutants.py --sample 200 src/shared      200 of them, chosen at random (the same ones each time)
     ci/mutants.py --again src/order            only those that survived the last run, for instance against new tests
     ci/mutants.py --only 17                    mutant 17 of the last run, with the output of the tests
@@ -415,7 +416,8 @@ def main():
     files = [f for f in dict.fromkeys(files) if not any(part in f for part in LEFT_OUT)]
     again = {m["name"] for m in last["mutants"] if not m["caught"]} if "--again" in options else None
     mutants = generate(files, lambda name: again is None or name in again)
-    programs = build([] if "--quick" in options else sorted(test.stem for test in (ROOT / "tests").glob("*.rs")))
+    named = [a for a in arguments if a.startswith("tests/")]
+    programs = build(sorted(Path(test).stem for test in named or ([] if "--quick" in options else (ROOT / "tests").glob("*.rs"))))
     # In a random order, the same each time: a run that is ended early is a sample of the folder that it was at.
     wanted = random.Random(1).sample(mutants, len(mutants))
     if "--sample" in options:

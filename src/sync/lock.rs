@@ -487,20 +487,37 @@ mod tests {
             let lock = Mutex::new(());
             *lock.parked() = ParkedState { parked: 1, starved, handoff, handoff_at, timed: None };
             lock.unpark_one();
-            assert_eq!((lock.locked.load(Ordering::Relaxed), lock.parked().handoff), (taken, taken || handoff), "{starved} {handoff}");
+            assert_eq!(
+                (lock.locked.load(Ordering::Relaxed), lock.parked().handoff),
+                (taken, taken || handoff),
+                "{starved} {handoff}"
+            );
         }
     }
 
+    /// A thread that is parked for long is starved. It looks every 16 ms in the end, and often again after it was woken.
     #[test]
-    fn a_thread_that_is_parked_for_long_is_starved() {
+    #[cfg_attr(miri, ignore = "the time there is not real")]
+    fn a_thread_that_is_parked_for_long_looks_less_and_less_often() {
         let lock = Mutex::new(());
         std::thread::scope(|scope| {
             let (_guard, start) = (lock.lock(), std::time::Instant::now());
             scope.spawn(|| drop(lock.lock()));
-            while lock.parked().starved == 0 {
-                assert!(start.elapsed() < Duration::from_secs(30), "not starved");
-                std::thread::yield_now();
-            }
+            let wait_for = |is_so: &dyn Fn(&ParkedState) -> bool| {
+                while !is_so(&lock.parked()) {
+                    assert!(start.elapsed() < Duration::from_secs(30));
+                    std::thread::yield_now();
+                }
+            };
+            wait_for(&|state| state.timed == Some(TIMED_PARK_MAX));
+            assert_eq!(lock.parked().starved, 1);
+            std::thread::sleep(3 * TIMED_PARK_MAX);
+            wait_for(&|state| state.parked == 1);
+            assert_eq!(lock.parked().timed, Some(TIMED_PARK_MAX));
+            wait_for(&|state| {
+                lock.unpark_cv.notify_one();
+                state.timed.is_some_and(|timed| timed < TIMED_PARK_MAX)
+            });
         });
     }
 

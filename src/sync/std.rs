@@ -271,8 +271,17 @@ mod tests {
             looks.get()
         };
         let spins = std::thread::available_parallelism().map_or(1, usize::from) > 1;
-        assert_eq!([true, false].map(|idle| looks(&|idle| spin_while(idle), idle)), if spins { [64, 1] } else { [0, 0] });
+        assert_eq!(
+            [true, false].map(|idle| looks(&|idle| spin_while(idle), idle)),
+            if spins { [64, 1] } else { [0, 0] }
+        );
         assert_eq!([true, false].map(|idle| looks(&|idle| yield_while(idle), idle)), [3, 1]);
+    }
+
+    #[test]
+    fn a_woken_thread_is_overdue_after_a_while() {
+        assert!(!overdue(Instant::now() + Duration::from_secs(3600)));
+        assert!(Instant::now().checked_sub(OVERDUE).is_none_or(overdue));
     }
 
     /// The highest bits of a stamp are for the priority.
