@@ -65,6 +65,48 @@ fn an_entry_that_expires_a_moment_later_is_ready() {
     wheel.insert(&mut numbers, 599, NEAR);
     assert_eq!(due(&mut wheel, &mut numbers, NEAR), [599]);
     assert_eq!(due(&mut wheel, &mut numbers, NEAR + MOMENT), (0..19).collect::<Vec<_>>());
+    // The others, which were put off, are not sorted first if they have expired.
+    assert_eq!(due(&mut wheel, &mut numbers, NEAR + 9 * MOMENT), (19..599).collect::<Vec<_>>());
+    assert_eq!(wheel.pop(&mut numbers, NEAR + 9 * MOMENT, &mut 1), Popped::Empty);
+}
+
+/// Deadlines in the past are popped in the order of their inserts, whatever the wheel found before.
+#[test]
+fn deadlines_in_the_past_are_popped_in_the_order_of_their_inserts() {
+    for before in [None, Some(5), Some(500)] {
+        let (mut wheel, mut numbers) = wheel(4);
+        before.into_iter().for_each(|deadline| wheel.insert(&mut numbers, 0, deadline));
+        assert_eq!(due(&mut wheel, &mut numbers, 5).len(), usize::from(before == Some(5)));
+        [3, 2, 4].into_iter().zip(1..).for_each(|(deadline, number)| wheel.insert(&mut numbers, number, deadline));
+        assert_eq!(due(&mut wheel, &mut numbers, 5), [1, 2, 3], "after {before:?}");
+    }
+}
+
+/// The wheel's time does not go back with that of a caller.
+#[test]
+fn an_earlier_time_hides_no_entry() {
+    let (mut wheel, mut numbers) = wheel(3);
+    wheel.insert(&mut numbers, 0, 640);
+    assert_eq!(due(&mut wheel, &mut numbers, 640), [0]);
+    wheel.insert(&mut numbers, 1, 645);
+    assert_eq!(wheel.pop(&mut numbers, 600, &mut 9), Popped::Until(645));
+    wheel.insert(&mut numbers, 2, 613);
+    assert_eq!(due(&mut wheel, &mut numbers, 620), [2]);
+    assert_eq!(due(&mut wheel, &mut numbers, 645), [1]);
+}
+
+/// A slot that is sorted in one step, and a large one that is examined block by block.
+#[test]
+fn what_is_moved_costs_of_the_budget() {
+    const FAR: u64 = 1 << 40;
+    let (mut wheel, mut numbers) = wheel(1200);
+    (0..200).for_each(|number| wheel.insert(&mut numbers, number, 100));
+    assert_eq!(wheel.pop(&mut numbers, 100, &mut 150), Popped::BudgetSpent);
+    assert_eq!(due(&mut wheel, &mut numbers, 100).len(), 200);
+    (0..1000).for_each(|number| wheel.insert(&mut numbers, number, FAR + (1 << 30)));
+    wheel.insert(&mut numbers, 1000, FAR);
+    let spent = (0..).take_while(|_| wheel.pop(&mut numbers, FAR, &mut 10) == Popped::BudgetSpent).count();
+    assert!(spent >= 1000 / 19 / 10, "{spent}");
 }
 
 /// A slot with a thousand equal deadlines is opened, and entries are inserted at each point of that (T4).

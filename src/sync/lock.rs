@@ -486,7 +486,9 @@ mod tests {
         ] {
             let lock = Mutex::new(());
             *lock.parked() = ParkedState { parked: 1, starved, handoff, handoff_at, timed: None };
+            lock.has_parked.store(true, Ordering::Relaxed);
             lock.unpark_one();
+            assert!(!lock.has_parked.load(Ordering::Relaxed), "the next release would wake another thread");
             assert_eq!(
                 (lock.locked.load(Ordering::Relaxed), lock.parked().handoff),
                 (taken, taken || handoff),
@@ -550,5 +552,14 @@ mod tests {
         let lock = Mutex::new(1);
         let _guard = lock.lock();
         drop(lock.lock());
+    }
+
+    #[test]
+    #[cfg(debug_assertions)]
+    #[should_panic(expected = "a thread took a lock that it holds")]
+    fn waiting_briefly_for_it_twice_panics_in_a_debug_build() {
+        let lock = Mutex::new(1);
+        let _guard = lock.lock();
+        drop(lock.lock_briefly());
     }
 }

@@ -435,6 +435,17 @@ mod tests {
         queue.shared.change_workers(|runs| assert_eq!(runs.groups.len(), 0));
     }
 
+    #[test]
+    fn the_runs_of_dropped_workers_still_count() {
+        let queue = WorkQueue::new();
+        queue.add_all([1, 2]);
+        queue.shut_down();
+        let workers = queue.workers().build();
+        workers.run(|_: &crate::Item<'_, u32>| ());
+        drop(workers);
+        queue.shared.change_workers(|runs| assert_eq!((runs.groups.len(), runs.sum().success), (0, 2)));
+    }
+
     /// Two joins at the same time both return after the thread has ended, although only one of them has its handle.
     #[test]
     fn joins_at_the_same_time_wait_for_all_threads() {

@@ -287,6 +287,12 @@ mod tests {
         (0..256 * IN_BLOCK).for_each(|number| wheel.insert(&mut numbers, number, 200));
         (257 * IN_BLOCK..300 * IN_BLOCK).for_each(|number| wheel.insert(&mut numbers, number, 200));
         assert_eq!((wheel.spare.len(), wheel.blocks.len(), wheel.retired().len()), (0, 301, 0));
+
+        // The last first, so that no place of a freed block is cut off.
+        let mut wheel = Wheel::new(0);
+        (0..1000 * IN_BLOCK).for_each(|number| wheel.insert(&mut numbers, number, 100));
+        (IN_BLOCK..1000 * IN_BLOCK).rev().for_each(|number| wheel.remove(&mut numbers, number));
+        assert_eq!((wheel.retired().len(), wheel.blocks.iter().flatten().count()), (SPARE, SPARE + 1));
     }
 
     /// A wheel of as many blocks as there may be takes more delays as long as one of its blocks is empty, or can be made again.
@@ -297,7 +303,8 @@ mod tests {
         let mut numbers = Numbers(vec![Placement::default(); 300 * BLOCK]);
         let mut wheel = Wheel::new(0);
         (0..300 * IN_BLOCK).for_each(|number| wheel.insert(&mut numbers, number, 100));
-        assert!(!wheel.reserve());
+        assert!(!wheel.reserve() && !wheel.reserve());
+        assert_eq!(wheel.numbers.end(), 300);
         (0..299 * IN_BLOCK).for_each(|number| wheel.remove(&mut numbers, number));
         assert_eq!((wheel.spare.len(), wheel.blocks.len()), (SPARE, 300));
         for number in 0..299 * IN_BLOCK {
