@@ -68,6 +68,8 @@ fn an_entry_that_expires_a_moment_later_is_ready() {
     // The others, which were put off, are not sorted first if they have expired.
     assert_eq!(due(&mut wheel, &mut numbers, NEAR + 9 * MOMENT), (19..599).collect::<Vec<_>>());
     assert_eq!(wheel.pop(&mut numbers, NEAR + 9 * MOMENT, &mut 1), Popped::Empty);
+    wheel.insert(&mut numbers, 0, NEAR + 20 * MOMENT);
+    assert_eq!(wheel.pop(&mut numbers, NEAR + 9 * MOMENT, &mut 1), Popped::Until(NEAR + 20 * MOMENT));
 }
 
 /// Deadlines in the past are popped in the order of their inserts, whatever the wheel found before.
@@ -156,6 +158,19 @@ fn equal_deadlines_stay_in_order_while_a_slot_is_opened() {
         order.sort_by_key(|&(deadline, _)| deadline); // stable
         assert!(out.into_iter().eq(order.into_iter().map(|(_, number)| number)), "inserted at step {pause}");
     }
+}
+
+/// The same, with a slot whose entries all expire soon (T4).
+#[test]
+fn equal_deadlines_stay_in_order_while_none_is_put_off() {
+    const NEAR: u64 = (1 << 36) + 1000;
+    let (mut wheel, mut numbers) = wheel(601);
+    wheel.insert(&mut numbers, 0, NEAR);
+    (1..600).for_each(|number| wheel.insert(&mut numbers, number, NEAR + 50));
+    assert_eq!(wheel.pop(&mut numbers, NEAR, &mut 5), Popped::BudgetSpent);
+    wheel.insert(&mut numbers, 600, NEAR + 50);
+    assert_eq!(due(&mut wheel, &mut numbers, NEAR), [0]);
+    assert_eq!(due(&mut wheel, &mut numbers, NEAR + 50), (1..=600).collect::<Vec<_>>());
 }
 
 /// An expired entry is popped before all later entries are sorted.
