@@ -75,12 +75,15 @@ fn an_entry_that_expires_a_moment_later_is_ready() {
 /// Deadlines in the past are popped in the order of their inserts, whatever the wheel found before.
 #[test]
 fn deadlines_in_the_past_are_popped_in_the_order_of_their_inserts() {
-    for before in [None, Some(5), Some(500)] {
+    for (before, now) in [(None, 5), (Some(5), 5), (Some(70), 75), (Some(500), 5)] {
         let (mut wheel, mut numbers) = wheel(4);
         before.into_iter().for_each(|deadline| wheel.insert(&mut numbers, 0, deadline));
-        assert_eq!(due(&mut wheel, &mut numbers, 5).len(), usize::from(before == Some(5)));
-        [3, 2, 4].into_iter().zip(1..).for_each(|(deadline, number)| wheel.insert(&mut numbers, number, deadline));
-        assert_eq!(due(&mut wheel, &mut numbers, 5), [1, 2, 3], "after {before:?}");
+        assert_eq!(due(&mut wheel, &mut numbers, now).len(), usize::from(before.is_some_and(|before| before <= now)));
+        [now - 2, now - 3, now - 1]
+            .into_iter()
+            .zip(1..)
+            .for_each(|(past, number)| wheel.insert(&mut numbers, number, past));
+        assert_eq!(due(&mut wheel, &mut numbers, now), [1, 2, 3], "after {before:?}");
     }
 }
 
@@ -105,10 +108,27 @@ fn what_is_moved_costs_of_the_budget() {
     (0..200).for_each(|number| wheel.insert(&mut numbers, number, 100));
     assert_eq!(wheel.pop(&mut numbers, 100, &mut 150), Popped::BudgetSpent);
     assert_eq!(due(&mut wheel, &mut numbers, 100).len(), 200);
-    (0..1000).for_each(|number| wheel.insert(&mut numbers, number, FAR + (1 << 30)));
-    wheel.insert(&mut numbers, 1000, FAR);
-    let spent = (0..).take_while(|_| wheel.pop(&mut numbers, FAR, &mut 10) == Popped::BudgetSpent).count();
-    assert!(spent >= 1000 / 19 / 10, "{spent}");
+    // Put off, a block at a time; or moved to their slot.
+    for (later, least) in [(1 << 30, 1000 / 19 / 10), (50, 1000 / 19)] {
+        let far = FAR << (later == 50) as u32;
+        (0..1000).for_each(|number| wheel.insert(&mut numbers, number, far + later));
+        wheel.insert(&mut numbers, 1000, far);
+        let spent = (0..).take_while(|_| wheel.pop(&mut numbers, far, &mut 10) == Popped::BudgetSpent).count();
+        assert!(spent >= least, "{spent}");
+        assert_eq!(due(&mut wheel, &mut numbers, far + later).len(), 1000);
+    }
+}
+
+/// Entries that have expired, and were not popped yet, are the earliest.
+#[test]
+fn no_entry_is_earlier_than_the_earliest() {
+    let (mut wheel, mut numbers) = wheel(3);
+    [100, 100, 200].into_iter().zip(0..).for_each(|(deadline, number)| wheel.insert(&mut numbers, number, deadline));
+    assert_eq!(wheel.earliest(), Some(100));
+    assert_eq!(wheel.pop(&mut numbers, 100, &mut 4), Popped::Expired(0));
+    assert!(wheel.earliest().is_some_and(|earliest| earliest <= 100));
+    assert_eq!(due(&mut wheel, &mut numbers, 100), [1]);
+    assert_eq!(wheel.earliest(), Some(200));
 }
 
 /// A slot with a thousand equal deadlines is opened, and entries are inserted at each point of that (T4).

@@ -315,6 +315,15 @@ mod tests {
         MAX_BLOCKS.set(most);
     }
 
+    #[test]
+    fn the_buffer_of_a_slot_is_used_again() {
+        let (mut numbers, mut wheel) = (Numbers(vec![Placement::default(); 1]), Wheel::new(0));
+        let buffer = wheel.sort_buffer.as_ptr();
+        wheel.insert(&mut numbers, 0, 100);
+        assert_eq!(wheel.pop(&mut numbers, 100, &mut 9), super::super::Popped::Expired(0));
+        assert_eq!(wheel.sort_buffer.as_ptr(), buffer);
+    }
+
     /// Else a spare block with a high index would keep an array for all blocks of the burst.
     #[test]
     fn the_blocks_that_are_kept_have_low_indices() {
@@ -336,6 +345,7 @@ mod tests {
             println!("{order}: {} places for {} blocks", wheel.blocks.len(), wheel.spare.len());
             assert_eq!(wheel.spare.len(), SPARE);
             assert!(wheel.blocks.len() <= 4 * SPARE, "{order}: {} places", wheel.blocks.len());
+            assert!(wheel.blocks.capacity() <= 4 * wheel.blocks.len() + 64, "{order}: {}", wheel.blocks.capacity());
         }
     }
 }
