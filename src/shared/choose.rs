@@ -276,6 +276,30 @@ mod tests {
         }
     }
 
+    /// The first keys of two shards have different priorities, on the same side of NORMAL or not, and the older one the lower.
+    #[test]
+    fn a_getter_goes_to_the_shard_with_the_highest_first_key() {
+        for (low, high) in [(-9, -5), (-5, 0), (0, 5), (5, 9)] {
+            for first in 0..2 {
+                let queue = WorkQueue::builder().shards(2).build();
+                let shard_of = |key: &u64| queue.shared.hash(key).shard(2);
+                let [older, newer] = [first, 1 - first].map(|shard| (0..).find(|key| shard_of(key) == shard).unwrap());
+                queue.add_with(older, AddOptions::new().priority(Priority(low)));
+                queue.add_with(newer, AddOptions::new().priority(Priority(high)));
+                assert_eq!([(); 2].map(|()| *queue.try_get().unwrap()), [newer, older], "{low} before {high}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_thread_knows_to_which_shard_it_has_just_added() {
+        let queue = WorkQueue::builder().shards(4).build();
+        for key in 0..50_u64 {
+            queue.add(key);
+            super::with_cursor(|Cursor { added, .. }| assert_eq!(added.shard.get(), queue.shared.hash(&key).shard(4)));
+        }
+    }
+
     /// Queues `keys` keys, a part of them (`percent`) in shard 0, and hands them out to threads that take one key each in turn. They find
     /// the lock of shard 0 held, but at one of `held_unless` looks. Returns by how many later keys a key was overtaken at most.
     fn overtaken(shards: usize, getters: usize, percent: u64, held_unless: usize, keys: usize) -> usize {
