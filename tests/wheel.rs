@@ -68,8 +68,22 @@ fn an_entry_that_expires_a_moment_later_is_ready() {
     // The others, which were put off, are not sorted first if they have expired.
     assert_eq!(due(&mut wheel, &mut numbers, NEAR + 9 * MOMENT), (19..599).collect::<Vec<_>>());
     assert_eq!(wheel.pop(&mut numbers, NEAR + 9 * MOMENT, &mut 1), Popped::Empty);
-    wheel.insert(&mut numbers, 0, NEAR + 20 * MOMENT);
-    assert_eq!(wheel.pop(&mut numbers, NEAR + 9 * MOMENT, &mut 1), Popped::Until(NEAR + 20 * MOMENT));
+    wheel.insert(&mut numbers, 0, NEAR + 10 * MOMENT + MOMENT / 2);
+    assert_eq!(wheel.pop(&mut numbers, NEAR + 9 * MOMENT, &mut 1), Popped::Until(NEAR + 10 * MOMENT + MOMENT / 2));
+}
+
+/// A block whose entries all expire by the horizon (T6).
+#[test]
+fn a_block_that_has_lost_its_entries_is_not_put_off() {
+    const NEAR: u64 = (1 << 36) + 1000;
+    let (mut wheel, mut numbers) = wheel(600);
+    wheel.insert(&mut numbers, 0, NEAR);
+    (1..19).for_each(|number| wheel.insert(&mut numbers, number, NEAR + 1));
+    (19..600).for_each(|number| wheel.insert(&mut numbers, number, NEAR + 1_000_000_000));
+    assert_eq!(due(&mut wheel, &mut numbers, NEAR), [0]);
+    wheel.cascade(&mut numbers, &mut PLENTY.clone());
+    assert_eq!(due(&mut wheel, &mut numbers, NEAR + 1).len(), 18);
+    assert_eq!(wheel.pop(&mut numbers, NEAR + 1, &mut 9), Popped::Until(NEAR + 1_000_000_000));
 }
 
 /// Deadlines in the past are popped in the order of their inserts, whatever the wheel found before.
@@ -78,7 +92,8 @@ fn deadlines_in_the_past_are_popped_in_the_order_of_their_inserts() {
     for (before, now) in [(None, 5), (Some(5), 5), (Some(70), 75), (Some(500), 5)] {
         let (mut wheel, mut numbers) = wheel(4);
         before.into_iter().for_each(|deadline| wheel.insert(&mut numbers, 0, deadline));
-        assert_eq!(due(&mut wheel, &mut numbers, now).len(), usize::from(before.is_some_and(|before| before <= now)));
+        let popped = wheel.pop(&mut numbers, now, &mut 9);
+        assert_eq!(popped == Popped::Expired(0), before.is_some_and(|before| before <= now));
         [now - 2, now - 3, now - 1]
             .into_iter()
             .zip(1..)

@@ -519,6 +519,20 @@ mod tests {
         let levels: Vec<_> = (0..40).map(|_| level_of_next()).collect();
         assert!(levels.is_sorted_by_key(std::cmp::Reverse), "{levels:?}");
     }
+
+    /// The same with a held lock, which is free when the getter waits for it.
+    #[test]
+    fn a_getter_waits_for_the_lock_of_a_higher_level() {
+        let queue = WorkQueue::builder().shards(2).strict_priorities(true).build();
+        for (shard, priority) in [(0, Priority::HIGH), (1, Priority::LOW)] {
+            let keys = (0_u64..).filter(|key| queue.shared.hash(key).shard(2) == shard).take(20);
+            keys.for_each(|key| _ = queue.add_with(key, AddOptions::new().priority(priority)));
+        }
+        queue.shared.at(0).held_unless.store(usize::MAX, Relaxed);
+        let levels: Vec<_> = (0..40).map(|_| queue.try_get().unwrap().priority()).collect();
+        assert!(levels.is_sorted_by_key(std::cmp::Reverse), "{levels:?}");
+    }
+
     /// Getters take one key each in turn. Each ends after some hand-outs, in the middle of a stay, and another one comes for it. Returns by
     /// how many later keys a key was overtaken at most.
     fn overtaken_by_getters_that_end(shards: usize, getters: usize, seed: u64) -> usize {
