@@ -17,8 +17,8 @@ All mutants are compiled into one program, each behind a switch: `a + b` becomes
 the variable MUTANT says which one is on. So one build serves all. Mutants that do not compile are left out: the compiler's errors say which,
 and the rest is generated again. First each test runs alone without a mutant, and notes which switches it meets. Then each mutant runs
 against the tests that meet its switch, each in a process of its own, and those first that take little time and have caught others. A
-mutant counts as caught if a test fails in two of three runs, or takes ten times its processor time, or much memory, or if all its threads
-sleep for much longer than the test takes. One that failed in one of three runs goes on, and is called "sometimes" if nothing else catches it.
+mutant counts as caught if a test fails in two of three runs, or takes ten times its processor time, or 30 times its time and a minute,
+or much memory, or if all its threads sleep for much longer than the test takes. One that failed in one of three runs goes on, and is called "sometimes" if nothing else catches it.
 
 All is done in a copy of the tree, in target/mutants (or MUTANTS_WORK). MUTANTS_JOBS is how many run at once (2); MUTANTS_RUNNER is a
 command to run each with. mutants.json there has each mutant with the test that caught it, from time to time while it runs. It needs `pip
