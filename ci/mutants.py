@@ -3,7 +3,9 @@
 
     ci/mutants.py                              src/order, src/machine and src/key: an hour or two
     ci/mutants.py src/order src/key/table.rs   folders or files of src/, in this order: minutes for a small file
-    ci/mutants.py --quick src/order            against the unit tests of the folder, the orders and the machine only
+    ci/mutants.py --quick src/order            against the unit tests only
+    ci/mutants.py src/workers tests/workers.rs against the unit tests and these programs only
+    ci/mutants.py --sample 200 src/shared      200 of them, chosen at random (the same ones each time)
     ci/mutants.py --again src/order            only those that survived the last run, for instance against new tests
     ci/mutants.py --only 17                    mutant 17 of the last run, with the output of the tests
 
@@ -11,18 +13,18 @@ A *mutant* is the crate with one small change: another operator, a statement lef
 true, an arm that never matches, `min` in place of `max`. Constants, `const fn`, the insides of macros and test code are not changed. If no
 test fails with it, it *survives*.
 
-All mutants are compiled into one program, each behind a switch: `a + b` becomes `(if crate::mutant() == 17 { a - b } else { a + b })`, and
+All mutants are compiled into one program, each behind a switch: `a + b` becomes `(if crate::mutant(17) { a - b } else { a + b })`, and
 the variable MUTANT says which one is on. So one build serves all. Mutants that do not compile are left out: the compiler's errors say which,
-and the rest is generated again. Each mutant runs against the unit tests of its folder, then, if it lives, against the programs of tests/
-that `PROGRAMS` names for the folder, or, if it names none, against the unit tests of the orders and of the machine; then against
-`tests/against_reference.rs` with short words, then against all other unit tests, then against `tests/memory.rs`. A mutant counts as caught
-if it takes too much processor time or memory, or eight times as long as the tests take without a mutant, as one that hangs does.
+and the rest is generated again. First each test runs alone without a mutant, and notes which switches it meets. Then each mutant runs
+against the tests that meet its switch, each in a process of its own, and those first that take little time and have caught others. A
+mutant counts as caught if a test fails in two of three runs, or takes ten times its processor time, or 30 times its time and a minute,
+or much memory, or if all its threads sleep for much longer than the test takes. One that failed in one of three runs goes on, and is called "sometimes" if nothing else catches it.
 
 All is done in a copy of the tree, in target/mutants (or MUTANTS_WORK). MUTANTS_JOBS is how many run at once (2); MUTANTS_RUNNER is a
-command to run each with. mutants.json there has each mutant with the test that caught it, from time to time while it runs. It needs `pip install tree-sitter
-tree-sitter-rust`. reports/mutations.md explains the survivors.
+command to run each with. mutants.json there has each mutant with the test that caught it, from time to time while it runs. It needs `pip
+install tree-sitter tree-sitter-rust`, and Linux. reports/mutations.md explains the survivors.
 """
-import itertools, json, os, re, resource, signal, subprocess, sys, threading, time
+import array, itertools, json, os, random, re, resource, select, signal, subprocess, sys, time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -36,28 +38,55 @@ ROOT = Path(__file__).resolve().parent.parent
 WORK = Path(os.environ.get("MUTANTS_WORK", ROOT / "target/mutants"))
 TREE = WORK / "tree"
 SWITCH = """
-pub(crate) fn mutant() -> u32 {
-    static MUTANT: std::sync::LazyLock<u32> = std::sync::LazyLock::new(|| {
+#[allow(unsafe_code)]
+pub(crate) mod mutants {
+    use std::{os::fd::IntoRawFd, sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering::Relaxed}};
+    static MUTANT: AtomicU32 = AtomicU32::new(0);
+    static MET: [AtomicBool; 9999] = [const { AtomicBool::new(false) }; 9999];
+    static FILE: AtomicI32 = AtomicI32::new(0);
+
+    // Before `main`, so that no test allocates because of a switch.
+    #[used]
+    #[unsafe(link_section = ".init_array")]
+    static START: extern "C" fn() = start;
+
+    extern "C" fn start() {
         if std::env::var("MUTANT_ENDS").is_ok() {
             std::panic::set_hook(Box::new(|_| std::process::exit(101)));
         }
-        std::env::var("MUTANT").ok().map_or(0, |number| number.parse().unwrap())
-    });
-    *MUTANT
+        if let Ok(file) = std::env::var("MUTANTS_MET") {
+            // Programs that this one starts write to it, too.
+            let file = std::fs::OpenOptions::new().create(true).append(true).open(file);
+            FILE.store(file.unwrap().into_raw_fd(), Relaxed);
+        }
+        MUTANT.store(std::env::var("MUTANT").map_or(0, |number| number.parse().unwrap()), Relaxed);
+    }
+
+    unsafe extern "C" {
+        fn write(file: i32, bytes: *const u8, count: usize) -> isize;
+    }
+
+    #[cold]
+    fn meet(number: u32) {
+        if FILE.load(Relaxed) > 0 && !MET[number as usize].swap(true, Relaxed) {
+            unsafe { write(FILE.load(Relaxed), number.to_ne_bytes().as_ptr(), 4) };
+        }
+    }
+
+    #[inline]
+    pub(crate) fn mutant(number: u32) -> bool {
+        let on = MUTANT.load(Relaxed);
+        if on == 0 {
+            meet(number);
+        }
+        on == number
+    }
 }
+pub(crate) use mutants::mutant;
 """
-# The programs of tests/ that judge a folder, those first that are quick.
-PROGRAMS = {
-    "rate_limiter": "limits limiter_traces limiters_in_use replay_corpus same_twice",
-    "time": "wheel delays_turned replay_corpus same_twice traces no_threads delays_driver",
-    "shared": "queue take_where remove groups shards priorities traces client_go wait_idle streams gives_way delays_turned delays_driver stops "
-              "reports oldest_queued metric_traces observers no_threads idle workers delays_stress stress",
-    "workers": "handlers stops spawn_tasks worker_panics workers observers",
-    "sync": "queue wait_idle delays_driver stress delays_stress idle",
-}
 FEATURES = "metrics,serde,stream,tokio,tracing"
-# What is not compiled.
-LEFT_OUT = ("/tests", "src/sync/loom.rs", "src/sync/std_lock.rs")
+# What is not compiled, or belongs to tests.
+LEFT_OUT = ("/tests", "src/sync/loom.rs", "src/sync/std_lock.rs", "src/shared/driven.rs", "src/shared/stopped.rs")
 # Each operator, and what it becomes.
 OPERATORS = {op: new for op, *new in map(str.split, """
     == !=; != ==; && ||; || &&; < == > <=; > == < >=; <= >; >= <; + - *; - + /; * + /; / % *; % / +; << >>; >> <<; & | ^; | & ^; ^ | &;
@@ -120,7 +149,7 @@ class File:
     def switch(self, node, changes):
         """The node, or one of `changes`: pairs of what it is called, and the text."""
         numbered = [(self.add(node, what), text) for what, text in changes]
-        out = "".join(f"if crate::mutant() == {n} {{/*M{n}<*/ {text} /*M{n}>*/}} else " for n, text in numbered if n)
+        out = "".join(f"if crate::mutant({n}) {{/*M{n}<*/ {text} /*M{n}>*/}} else " for n, text in numbered if n)
         same = self.children(node)
         # A statement that starts with `if` would end there.
         return f"({out}{{ {f'({same})' if re.match('if|match|unsafe|{', same) else same} }})" if out else same
@@ -150,7 +179,7 @@ class File:
         out = self.between(node.start_byte, body.start_byte) + "{"
         for value in values(self.text(kind)) if kind else [""] * bool(body.named_children):
             if re.sub(r"\s", "", self.text(body)) != "{%s}" % value.replace(" ", "") and (n := self.add(body, f"return {value}")):
-                out += f" if crate::mutant() == {n} {{/*M{n}<*/ return {value}; /*M{n}>*/}} "
+                out += f" if crate::mutant({n}) {{/*M{n}<*/ return {value}; /*M{n}>*/}} "
         out += self.children(body, body.start_byte + 1)
         self.fn.pop()
         return out
@@ -179,7 +208,7 @@ class File:
     def on_expression_statement(self, node):
         is_dropped = node.children[0].type in ("call_expression", "assignment_expression", "compound_assignment_expr")
         n = self.add(node, f"without `{self.text(node)}`") if is_dropped and self.text(node) != "visit();" else None
-        return f"if /*M{n}<*/ crate::mutant() != {n} {{ {self.children(node)} }} /*M{n}>*/" if n else self.children(node)
+        return f"if /*M{n}<*/ !crate::mutant({n}) {{ {self.children(node)} }} /*M{n}>*/" if n else self.children(node)
 
     def on_struct_expression(self, node):
         fields, changes = node.child_by_field_name("body").named_children, []
@@ -198,13 +227,13 @@ class File:
         if guard is not None:
             out, what = self.between(node.start_byte, guard.start_byte), self.text(guard)
             inner = self.render(guard)
-            for value, switch in (("true", "== {} ||"), ("false", "!= {} &&")):
+            for value, switch in (("true", "crate::mutant({}) ||"), ("false", "!crate::mutant({}) &&")):
                 if n := self.add(guard, f"guard `{what}` → {value}"):
-                    inner = f"/*M{n}<*/ (crate::mutant() {switch.format(n)} ({inner})) /*M{n}>*/"
+                    inner = f"/*M{n}<*/ ({switch.format(n)} ({inner})) /*M{n}>*/"
             return out + inner + " " + self.children(node, pattern.end_byte)
         is_last = node == arms[-1] or self.text(arms[-1].child_by_field_name("pattern")).strip() != "_"
         n = None if is_last else self.add(node, f"without arm `{self.text(pattern)}`")
-        out = f" if /*M{n}<*/ crate::mutant() != {n} /*M{n}>*/" if n else ""
+        out = f" if /*M{n}<*/ !crate::mutant({n}) /*M{n}>*/" if n else ""
         return self.between(node.start_byte, pattern.end_byte) + out + self.children(node, pattern.end_byte)
 
 
@@ -271,34 +300,104 @@ def build(names):
     return {name: next(m["executable"] for m in built if m["target"]["name"] == name) for name in names}
 
 
-def run(number, program, arguments, limit=None, more={}, wall=None, output=subprocess.PIPE):
-    """Runs tests with a mutant until one fails, for `limit` seconds of processor time and `wall` seconds at most. The result is None if
-    all pass, or else how it ended."""
-    env = os.environ | {"MUTANT": str(number), "MACHINE_SECONDS": "0", "MACHINE_WORDS": "2", "REFERENCE_SECONDS": "1", "REFERENCE_WORDS": "2",
-                        "KEYQUEUE_STRESS": "1", "RUST_BACKTRACE": "0"} | more
+class Test:
+    """A test; `takes` and `works` are its seconds and its seconds of processor time, and `met` the switches that it meets."""
 
-    def before():
-        os.nice(5)
-        if limit:
-            resource.setrlimit(resource.RLIMIT_CPU, (limit, limit))
+    def __init__(self, program, name):
+        self.program, self.name, self.met, self.takes, self.works, self.more, self.runs, self.catches = program, name, set(), 60, 60, {}, 2, 1
+
+    def __str__(self):
+        return f"{Path(self.program).name.rsplit('-', 1)[0]} {self.name}"
+
+    def worth(self):
+        return self.catches / self.runs / (self.takes + 0.01)
+
+    def run(self, number, more={}, output=subprocess.DEVNULL):
+        """How it ends with a mutant; None if it passes."""
+        env = os.environ | {"MUTANT": str(number), "MACHINE_SECONDS": "0", "MACHINE_WORDS": "2", "REFERENCE_SECONDS": "1",
+                            "REFERENCE_WORDS": "2", "KEYQUEUE_STRESS": "1", "RUST_BACKTRACE": "0"} | self.more | more
+        limit = int(5 + 10 * self.works)
+
+        def before():
+            os.nice(5)
+            resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 1))
             resource.setrlimit(resource.RLIMIT_AS, (6 << 30, 6 << 30))
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
-    threads = [] if any(a.startswith("--test-threads") for a in arguments) else ["--test-threads=1"]
-    test = subprocess.Popen([*os.environ.get("MUTANTS_RUNNER", "").split(), program, *arguments, *threads], cwd=TREE, env=env,
-                            preexec_fn=before, stdout=output, text=True, errors="replace", start_new_session=True,
-                            stderr=subprocess.DEVNULL if limit else None)
-    # One that waits for ever takes no processor time.
-    timer = threading.Timer(wall or 20 * limit, os.killpg, (test.pid, signal.SIGKILL)) if limit else None
-    timer and timer.start()
-    failed, last = None, ""
-    for line in test.stdout or []:
-        last = line.split(" ... ")[0].removeprefix("test ") if line.startswith("test ") else last
-        if line.rstrip().endswith("FAILED"):
-            failed = last
-            os.killpg(test.pid, signal.SIGKILL)
-            break
-    timer and timer.cancel()
-    return failed or (f"{last.strip()} (ended with {test.returncode})" if test.wait() else None)
+        start, quiet, last = time.monotonic(), 0, None
+        test = subprocess.Popen([*os.environ.get("MUTANTS_RUNNER", "").split(), self.program, "--exact", self.name, "--test-threads=1"],
+                                cwd=TREE, env=env, preexec_fn=before, stdout=output, stderr=output, start_new_session=True)
+        ends = os.pidfd_open(test.pid)
+        poll = select.poll()
+        poll.register(ends, select.POLLIN)
+        how = None
+        while not poll.poll(1000):
+            # One that waits for ever takes no processor time, and none of its threads waits for a processor.
+            now = threads(test.pid)
+            quiet = quiet + 1 if now and last and "R" not in now[1] and now[0] - last[0] < 1_000_000 else 0
+            last = now
+            if quiet > 4 + 4 * self.takes or time.monotonic() - start > 60 + 30 * self.takes:
+                how = "hangs" if quiet else "takes too long"
+                os.killpg(test.pid, signal.SIGKILL)
+        os.close(ends)
+        _, status, used = os.wait4(test.pid, 0)
+        test.returncode = ended = os.waitstatus_to_exitcode(status)
+        if number == 0:
+            self.takes, self.works = time.monotonic() - start, used.ru_utime + used.ru_stime
+        return how or (f"ended with {ended}" if ended else None)
+
+    def cover(self):
+        """Runs it without a mutant. The result is whether it passes."""
+        met = WORK / f"met-{os.getpid()}-{id(self)}"
+        # Where no test catches a panic, the first one ends the program: a random life that failed is not shortened.
+        passes = False
+        for more in {"MUTANT_ENDS": "1"}, {}:
+            self.more = more
+            passes = passes or self.run(0, {"MUTANTS_MET": str(met)}) is None
+            numbers = array.array("I", met.read_bytes()) if met.exists() else []
+            self.met.update(numbers)
+            if passes and (more or self.met):
+                break
+        met.unlink(missing_ok=True)
+        return passes
+
+    def catches_mutant(self, number, sometimes):
+        self.runs += 1
+        for again in range(3):
+            if not (how := self.run(number)):
+                break
+            if again or how != "ended with 101":
+                self.catches += 1
+                return f"{self}" + (f" ({how})" if how != "ended with 101" else "")
+            sometimes.append(str(self))
+        return None
+
+
+def threads(process):
+    """The nanoseconds that the threads of a process have run, and their states."""
+    ran, states = 0, ""
+    try:
+        for task in Path(f"/proc/{process}/task").iterdir():
+            ran += int((task / "schedstat").read_text().split()[0])
+            states += (task / "stat").read_text().rsplit(")", 1)[1].split()[0]
+    except OSError:
+        return None  # a thread has ended meanwhile
+    return ran, states
+
+
+def tests_of(programs, pool):
+    """All tests, after a run without a mutant."""
+    tests = []
+    for program in programs.values():
+        listed = subprocess.run([program, "--list", "--format", "terse"], cwd=TREE, stdout=subprocess.PIPE, text=True).stdout
+        tests += [Test(program, line.removesuffix(": test")) for line in listed.splitlines() if line.endswith(": test")]
+    passed = list(pool.map(Test.cover, tests))
+    print(*(f"{test} fails without a mutant" for test, passes in zip(tests, passed) if not passes), sep="\n", flush=True)
+    tests = [test for test, passes in zip(tests, passed) if passes and test.met]
+    print(f"{len(tests)} tests meet a switch; they take {sum(t.takes for t in tests):.0f} s, {sum(t.works for t in tests):.0f} s of the "
+          "processor; the longest:", *(f"{t.takes:.1f} s ({t.works:.1f}): {t}" for t in sorted(tests, key=lambda t: -t.takes)[:12]),
+          sep="\n    ", flush=True)
+    return tests
 
 
 def main():
@@ -309,63 +408,58 @@ def main():
     last = json.loads(saved.read_text()) if saved.exists() else {}
     if "--only" in options:
         number = int(arguments[arguments.index("--only") + 1])
-        print(next(m for m in last["mutants"] if m.get("number") == number))
-        sys.exit(run(number, last["programs"]["keyqueue"], [], output=None))
+        print(mutant := next(m for m in last["mutants"] if m.get("number") == number), flush=True)
+        for program, name in mutant["tests"]:
+            Test(program, name).run(number, output=None)
+        sys.exit()
     files = [str(f.relative_to(ROOT)) for c in chosen for f in ([ROOT / c] if c.endswith(".rs") else sorted((ROOT / c).rglob("*.rs")))]
     files = [f for f in dict.fromkeys(files) if not any(part in f for part in LEFT_OUT)]
     again = {m["name"] for m in last["mutants"] if not m["caught"]} if "--again" in options else None
     mutants = generate(files, lambda name: again is None or name in again)
-    folders = {file.split("/")[1] for file in files}
-    judges = {folder: PROGRAMS.get(folder, "").split() for folder in folders}
-    programs = build(sorted({"against_reference", "memory"}.union(*judges.values())))
+    named = [a for a in arguments if a.startswith("tests/")]
+    programs = build(sorted(Path(test).stem for test in named or ([] if "--quick" in options else (ROOT / "tests").glob("*.rs"))))
+    # In a random order, the same each time: a run that is ended early is a sample of the folder that it was at.
+    wanted = random.Random(1).sample(mutants, len(mutants))
+    if "--sample" in options:
+        wanted = wanted[: int(arguments[arguments.index("--sample") + 1])]
+    wanted.sort(key=lambda m: next(at for at, start in enumerate(chosen) if m["file"].startswith(start)))
+    pool = ThreadPoolExecutor(int(os.environ.get("MUTANTS_JOBS", 2)))
+    tests = tests_of(programs, pool)
+    recent = {}
 
-    # Where no test catches a panic, the first one ends the program: a random life that failed is not shortened.
-    ends = {"MUTANT_ENDS": "1"}
-    units, core, side_by_side = programs["keyqueue"], ["order::", "machine::"], ["--test-threads=8"]
-    stages = {}
-    for folder in folders:
-        own = folder + "::"
-        if judges[folder]:
-            # Many of these tests wait, so their units run side by side, after the programs.
-            stages[folder] = [(programs[name], [], 30) for name in judges[folder]] + [(units, [own, *side_by_side], 30)]
-            others = ["--skip", own, *side_by_side]
-        else:
-            ending = {} if run(0, units, [own], 60, ends) else ends
-            stages[folder] = [(units, [own], 8, ending), (units, core, 16)]
-            others = [word for part in [own, *core] for word in ("--skip", part)]
-        if "--quick" not in options:
-            stages[folder] += [(programs["against_reference"], [], 60), (units, others, 60)]
-            stages[folder] += [] if judges[folder] else [(programs["memory"], [], 60)]
-    takes = {}
-    for stage in {str(stage[:2]): stage for all in stages.values() for stage in all}.values():
-        start = time.monotonic()
-        if why := run(0, *stage[:2], 60):
-            sys.exit(f"{why} of {stage[:2]} fails without a mutant")
-        takes[str(stage[:2])] = time.monotonic() - start
-        print(f"{takes[str(stage[:2])]:.1f} s: {Path(stage[0]).name} {' '.join(stage[1])}", flush=True)
-
-    def one(number):
-        mutant = mutants[number - 1]
-        mutant["caught"] = next((why for stage in stages[mutant["file"].split("/")[1]]
-                                 if (why := run(number, *stage, wall=5 + 8 * takes[str(stage[:2])]))), None)
-        return number
+    def one(mutant):
+        number, sometimes = mutant["number"], []
+        left = {test for test in tests if number in test.met}
+        mutant["tests"], caught = [(test.program, test.name) for test in left], None
+        place = mutant["name"].split(":")[0]
+        while left and not caught:
+            test = recent.pop(place, None)
+            test = test if test in left else max(left, key=Test.worth)
+            left.remove(test)
+            if caught := test.catches_mutant(number, sometimes):
+                recent[place] = test
+        mutant |= {"caught": caught, "sometimes": sometimes}
 
     # Those that were caught before, which do not run again.
     kept = [m | {"number": None} for m in last.get("mutants", []) if again is not None and m["caught"]]
-    with ThreadPoolExecutor(int(os.environ.get("MUTANTS_JOBS", 2))) as pool:
-        for number in pool.map(one, range(1, len(mutants) + 1)):
-            if number % 25 == 0:
-                print(f"{number} of {len(mutants)} ran; {sum(not m['caught'] for m in mutants[:number])} survive", flush=True)
-                ran = [m for m in mutants if "caught" in m]
-                saved.write_text(json.dumps({"programs": programs, "mutants": kept + ran}, ensure_ascii=False, indent=0))
-    saved.write_text(json.dumps({"programs": programs, "mutants": kept + mutants}, ensure_ascii=False, indent=0))
-    print("| file | viable | survive |\n|---|---|---|")
+
+    def save():
+        ran = [m for m in mutants if "caught" in m]
+        saved.write_text(json.dumps({"mutants": kept + ran}, ensure_ascii=False, indent=0))
+        return ran
+
+    for number, _ in enumerate(pool.map(one, wanted), 1):
+        if number % 25 == 0:
+            print(f"{number} of {len(wanted)} ran; {sum(not m['caught'] for m in save())} survive", flush=True)
+    ran = save()
+    print("| file | viable | run | survive |\n|---|---|---|---|")
     for file in files + [""]:
-        these = [m for m in kept + mutants if m["file"].startswith(file)]
-        print(f"| {file or 'all'} | {len(these)} | {sum(not m['caught'] for m in these)} |")
-    for m in mutants:
+        these, run = ([m for m in kept + some if m["file"].startswith(file)] for some in (mutants, ran))
+        print(f"| {file or 'all'} | {len(these)} | {len(run)} | {sum(not m['caught'] for m in run)} |")
+    for m in ran:
         if not m["caught"]:
-            print(f"{m['number']}: line {m['line']} of {m['name']}")
+            how = f"sometimes {m['sometimes'][0]}" if m["sometimes"] else f"{len(m['tests'])} tests" if m["tests"] else "no test meets it"
+            print(f"{m['number']}: line {m['line']} of {m['name']} ({how})")
 
 
 if __name__ == "__main__":

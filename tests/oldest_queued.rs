@@ -58,3 +58,17 @@ fn the_oldest_key_has_an_age_behind_thousands_of_removed_ones() {
         assert_eq!(queue.stats().oldest_queued, Some(Duration::from_secs(1)), "popped: {popped}");
     }
 }
+
+/// Of each group.
+#[test]
+fn the_oldest_key_of_a_group_has_an_age() {
+    let (clock, time) = Clock::mock();
+    let queue = WorkQueue::builder().clock(clock).measure(true).fair_by(|key: &u32| key % 2).build();
+    for key in [1, 3, 2, 5] {
+        queue.add(key);
+        time.advance(Duration::from_secs(1));
+    }
+    let mut ages: Vec<_> = queue.inspect().groups().iter().map(|group| (group.key % 2, group.oldest)).collect();
+    ages.sort();
+    assert_eq!(ages, [(0, Some(Duration::from_secs(2))), (1, Some(Duration::from_secs(4)))]);
+}

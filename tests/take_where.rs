@@ -105,6 +105,16 @@ fn a_panic_of_foreign_code_takes_nothing_or_loses_nothing() {
     });
     assert_eq!(DROP_PANICS.get(), None);
     assert_eq!((taken.queued.len(), taken.delayed.len(), queue.stats().caught_panics), (900, 500, 1));
+    // The clone of a key that was handed out meanwhile is dropped.
+    queue.add(Fragile(7));
+    let mut held = None;
+    let taken = queue.take_where(|_| {
+        held = queue.try_get().ok();
+        DROP_PANICS.set(Some(7));
+        true
+    });
+    assert!(taken.is_empty() && held.is_some());
+    assert_eq!((DROP_PANICS.get(), queue.stats().caught_panics), (None, 2));
 }
 
 /// The predicate gives the queue its first priority, while the keys that match are still being collected.

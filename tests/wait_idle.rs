@@ -178,3 +178,25 @@ fn the_shut_down_wakes_getters_first_and_idle_waits_last() {
     assert_eq!(*woken.lock().unwrap(), ["get", "until", "idle"]);
     drop(item);
 }
+
+/// The drop of a waker is foreign code.
+#[test]
+fn a_waker_that_panics_when_it_is_dropped_is_contained() {
+    struct Fragile;
+    impl std::task::Wake for Fragile {
+        fn wake(self: Arc<Self>) {}
+    }
+    impl Drop for Fragile {
+        fn drop(&mut self) {
+            std::panic::resume_unwind(Box::new("a waker"));
+        }
+    }
+    let queue = WorkQueue::new();
+    queue.add(1);
+    let mut idle = Box::pin(queue.wait_idle_async());
+    let waker = Waker::from(Arc::new(Fragile));
+    assert!(idle.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    drop(waker);
+    drop(idle);
+    assert_eq!(queue.stats().caught_panics, 1);
+}

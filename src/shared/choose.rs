@@ -109,7 +109,9 @@ impl<K> Shared<K> {
     pub(super) fn choose(&self) -> Option<Taken<K>> {
         let mut busy = Busy::default();
         with_cursor(|cursor| {
-            let left = cursor.stay.left.replace(0);
+            let stay = if self.flags().has(Flags::ORDERED) { STAY_IN_ORDER } else { STAY };
+            // It may have begun to stay before the first priority was given.
+            let left = cursor.stay.left.replace(0).min(stay - 1);
             let mut own = None;
             if cursor.stay.queue.replace(0) == self.id {
                 let stays = self.at(cursor.stay.shard.get());
@@ -152,10 +154,9 @@ impl<K> Shared<K> {
                 }
                 let waits = locked.lock_passes() == 0;
                 if let Some(taken) = self.take_from(locked, waits || must_wait, &mut busy) {
-                    let is_ordered = self.flags().has(Flags::ORDERED);
                     cursor.stay.queue.set(self.id);
                     cursor.stay.shard.set(shard);
-                    cursor.stay.left.set(if is_ordered { STAY_IN_ORDER } else { STAY } - 1);
+                    cursor.stay.left.set(stay - 1);
                     cursor.added.left.set(STAY);
                     cursor.waits.set(waits);
                     cursor.level.set(level);
@@ -277,6 +278,30 @@ mod tests {
                 cursor.stay.left.set(64);
             });
             assert!(few.try_get().is_err());
+        }
+    }
+
+    /// The first keys of two shards have different priorities, on the same side of NORMAL or not, and the older one the lower.
+    #[test]
+    fn a_getter_goes_to_the_shard_with_the_highest_first_key() {
+        for (low, high) in [(-9, -5), (-5, 0), (0, 5), (5, 9)] {
+            for first in 0..2 {
+                let queue = WorkQueue::builder().shards(2).build();
+                let shard_of = |key: &u64| queue.shared.hash(key).shard(2);
+                let [older, newer] = [first, 1 - first].map(|shard| (0..).find(|key| shard_of(key) == shard).unwrap());
+                queue.add_with(older, AddOptions::new().priority(Priority(low)));
+                queue.add_with(newer, AddOptions::new().priority(Priority(high)));
+                assert_eq!([(); 2].map(|()| *queue.try_get().unwrap()), [newer, older], "{low} before {high}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_thread_knows_to_which_shard_it_has_just_added() {
+        let queue = WorkQueue::builder().shards(4).build();
+        for key in 0..50_u64 {
+            queue.add(key);
+            super::with_cursor(|Cursor { added, .. }| assert_eq!(added.shard.get(), queue.shared.hash(&key).shard(4)));
         }
     }
 
@@ -499,6 +524,20 @@ mod tests {
         let levels: Vec<_> = (0..40).map(|_| level_of_next()).collect();
         assert!(levels.is_sorted_by_key(std::cmp::Reverse), "{levels:?}");
     }
+
+    /// The same with a held lock, which is free when the getter waits for it.
+    #[test]
+    fn a_getter_waits_for_the_lock_of_a_higher_level() {
+        let queue = WorkQueue::builder().shards(2).strict_priorities(true).build();
+        for (shard, priority) in [(0, Priority::HIGH), (1, Priority::LOW)] {
+            let keys = (0_u64..).filter(|key| queue.shared.hash(key).shard(2) == shard).take(20);
+            keys.for_each(|key| _ = queue.add_with(key, AddOptions::new().priority(priority)));
+        }
+        queue.shared.at(0).held_unless.store(usize::MAX, Relaxed);
+        let levels: Vec<_> = (0..40).map(|_| queue.try_get().unwrap().priority()).collect();
+        assert!(levels.is_sorted_by_key(std::cmp::Reverse), "{levels:?}");
+    }
+
     /// Getters take one key each in turn. Each ends after some hand-outs, in the middle of a stay, and another one comes for it. Returns by
     /// how many later keys a key was overtaken at most.
     fn overtaken_by_getters_that_end(shards: usize, getters: usize, seed: u64) -> usize {

@@ -448,6 +448,12 @@ mod tests {
                 assert!(is_to_come || before == 0, "{name}: the driver expires what is left");
             }
             assert_eq!((most, before), (at_most, if at_most > 0 { 0 } else { DUE as usize }), "{name}");
+            // One of these does, also later.
+            queue.add_all(2000..2000 + READS as u32);
+            queue.add_after(DUE, SOON);
+            std::thread::sleep(2 * SOON);
+            (0..READS).for_each(|_| drop(queue.try_get().unwrap()));
+            assert_eq!(queue.delayed_len(), if at_most > 0 { 0 } else { DUE as usize + 1 }, "{name}");
         }
         // With a given clock.
         let (clock, time) = Clock::mock();

@@ -154,7 +154,20 @@ impl Getters {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::sync::Parker;
     use std::task::Waker;
+
+    /// When all are woken, the threads are on their way, and may be overdue.
+    #[test]
+    fn threads_that_are_woken_together_count_as_woken() {
+        let mut getters = Getters::default();
+        getters.waiters.push(Waiter::Task(Waker::noop().clone()));
+        drop(getters.take_all());
+        assert_eq!((getters.waking, getters.woken_at), (0, None));
+        (0..2).for_each(|_| _ = getters.waiters.push(Waiter::Thread(Parker::new().unparker())));
+        drop(getters.take_all());
+        assert!(getters.waking == 2 && getters.woken_at.is_some());
+    }
 
     /// While the driver is kept from its work, a task that is polled again and again is to be woken once, and not at all when it is gone.
     #[test]

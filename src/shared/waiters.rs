@@ -80,3 +80,29 @@ impl DirtyWaiters {
         self.waiting.remove(&of).into_iter().for_each(|tasks| wakes.push_tree(tasks));
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use crate::WorkQueue;
+    use std::future::Future;
+    use std::pin::Pin;
+    use std::task::{Context, Waker};
+
+    #[test]
+    fn a_dropped_task_waits_for_no_key_to_become_dirty() {
+        let queue = WorkQueue::new();
+        queue.add(1);
+        let item = queue.get().unwrap();
+        let [mut one, mut two] = [(); 2].map(|()| Box::pin(item.until_dirty()));
+        let poll =
+            |future: Pin<&mut _>| assert!(Future::poll(future, &mut Context::from_waker(Waker::noop())).is_pending());
+        poll(one.as_mut());
+        poll(two.as_mut());
+        let waiting = || queue.shared.hub().dirty_waiters.waiting.values().map(|tasks| tasks.len()).collect::<Vec<_>>();
+        assert_eq!(waiting(), [2]);
+        drop(one);
+        assert_eq!(waiting(), [1]);
+        drop(two);
+        assert_eq!(waiting(), []);
+    }
+}

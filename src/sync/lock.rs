@@ -473,6 +473,64 @@ mod tests {
         assert_eq!(lock.parked().timed, Some(TIMED_PARK), "the other thread's");
     }
 
+    /// A release hands the lock off to a starved thread, once in a while.
+    #[test]
+    fn a_lock_is_handed_off_to_the_starved_alone() {
+        let (long_ago, later) = (now().checked_sub(Duration::from_secs(1)), Some(now() + Duration::from_secs(3600)));
+        for (starved, handoff, handoff_at, taken) in [
+            (0, false, None, false),
+            (1, false, None, true),
+            (1, false, long_ago, true),
+            (1, false, later, false),
+            (1, true, long_ago, false), // the thread that unparks next owns it already
+        ] {
+            let lock = Mutex::new(());
+            *lock.parked() = ParkedState { parked: 1, starved, handoff, handoff_at, timed: None };
+            lock.has_parked.store(true, Ordering::Relaxed);
+            lock.unpark_one();
+            assert!(!lock.has_parked.load(Ordering::Relaxed), "the next release would wake another thread");
+            assert_eq!(
+                (lock.locked.load(Ordering::Relaxed), lock.parked().handoff),
+                (taken, taken || handoff),
+                "{starved} {handoff}"
+            );
+        }
+    }
+
+    /// A thread that is parked for long is starved. It looks every 16 ms in the end, and often again after it was woken.
+    #[test]
+    #[cfg_attr(miri, ignore = "the time there is not real")]
+    fn a_thread_that_is_parked_for_long_looks_less_and_less_often() {
+        let lock = Mutex::new(());
+        std::thread::scope(|scope| {
+            let (_guard, start) = (lock.lock(), std::time::Instant::now());
+            scope.spawn(|| drop(lock.lock()));
+            let wait_for = |is_so: &dyn Fn(&ParkedState) -> bool| {
+                while !is_so(&lock.parked()) {
+                    assert!(start.elapsed() < Duration::from_secs(30));
+                    std::thread::yield_now();
+                }
+            };
+            wait_for(&|state| state.timed == Some(TIMED_PARK_MAX));
+            assert_eq!(lock.parked().starved, 1);
+            std::thread::sleep(3 * TIMED_PARK_MAX);
+            wait_for(&|state| state.parked == 1);
+            assert_eq!(lock.parked().timed, Some(TIMED_PARK_MAX));
+            wait_for(&|state| {
+                lock.unpark_cv.notify_one();
+                state.timed.is_some_and(|timed| timed < TIMED_PARK_MAX)
+            });
+        });
+    }
+
+    #[test]
+    fn a_spin_takes_a_lock_that_is_free() {
+        let lock = Mutex::new(());
+        assert_eq!(lock.spin(BACKOFF_SHORT), parallelism() > 1);
+        lock.locked.store(true, Ordering::Relaxed);
+        assert!(!lock.spin(BACKOFF_SHORT));
+    }
+
     #[test]
     fn a_panic_releases_it() {
         let lock = Mutex::new(1);
@@ -494,5 +552,14 @@ mod tests {
         let lock = Mutex::new(1);
         let _guard = lock.lock();
         drop(lock.lock());
+    }
+
+    #[test]
+    #[cfg(debug_assertions)]
+    #[should_panic(expected = "a thread took a lock that it holds")]
+    fn waiting_briefly_for_it_twice_panics_in_a_debug_build() {
+        let lock = Mutex::new(1);
+        let _guard = lock.lock();
+        drop(lock.lock_briefly());
     }
 }

@@ -250,4 +250,47 @@ mod tests {
             assert!(begin.elapsed() < Duration::from_secs(10), "it has its wake-up");
         }
     }
+
+    /// So a thread that has waited before allocates nothing.
+    #[test]
+    fn the_next_wait_has_the_same_parker() {
+        let begin = Instant::now();
+        with_parker(|parker| parker.unparker().unpark());
+        with_parker(|parker| parker.park(Some(begin + Duration::from_secs(20))));
+        assert!(begin.elapsed() < Duration::from_secs(10), "another parker, without the wake-up");
+    }
+
+    #[test]
+    fn a_thread_spins_and_yields_while_there_is_nothing_to_do() {
+        let looks = |wait: &dyn Fn(&dyn Fn() -> bool), idle: bool| {
+            let looks = Cell::new(0);
+            wait(&|| {
+                looks.set(looks.get() + 1);
+                idle
+            });
+            looks.get()
+        };
+        let spins = std::thread::available_parallelism().map_or(1, usize::from) > 1;
+        assert_eq!(
+            [true, false].map(|idle| looks(&|idle| spin_while(idle), idle)),
+            if spins { [64, 1] } else { [0, 0] }
+        );
+        assert_eq!([true, false].map(|idle| looks(&|idle| yield_while(idle), idle)), [3, 1]);
+    }
+
+    #[test]
+    fn a_woken_thread_is_overdue_after_a_while() {
+        assert!(!overdue(Instant::now() + Duration::from_secs(3600)));
+        assert!(Instant::now().checked_sub(OVERDUE).is_none_or(overdue));
+    }
+
+    /// The highest bits of a stamp are for the priority.
+    #[test]
+    #[cfg_attr(miri, ignore = "the time there is not real")]
+    fn a_stamp_grows_slowly() {
+        let (begin, first) = (Instant::now(), stamp());
+        std::thread::sleep(Duration::from_millis(20));
+        let grown = stamp() - first;
+        assert!(grown > 0 && u128::from(grown) < begin.elapsed().as_nanos() / 20, "{grown}");
+    }
 }

@@ -315,3 +315,16 @@ impl fmt::Debug for MockClock {
         f.debug_tuple("MockClock").field(&Duration::from_nanos(self.0.now.load(Ordering::Relaxed))).finish()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A queue with a given clock counts where it would read the time, and measures each key: the same twice (P27), but slower.
+    #[test]
+    fn only_the_real_clock_is_not_given() {
+        assert!(!Clock::new().is_given());
+        assert!(Clock::mock().0.is_given());
+        assert!(Clock::from_fn(|| Duration::ZERO).is_given());
+    }
+}

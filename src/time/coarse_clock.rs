@@ -73,9 +73,11 @@ pub(crate) fn counter() -> u64 {
 #[cold]
 #[inline(never)]
 fn calibrate(real: bool, clock: impl Fn() -> u64) -> u64 {
-    if !real {
-        return clock();
-    }
+    if real { calibrate_from(clock, counter, &SHARED_RATE) } else { clock() }
+}
+
+/// Calibrates this thread, unless its counter is being measured.
+fn calibrate_from(clock: impl Fn() -> u64, counter: impl Fn() -> u64, shared_rate: &AtomicU64) -> u64 {
     let (last, first) = (LAST.get(), FIRST.get());
     if let (0, Some(first)) = (last.trusted_ticks, first) {
         let clock = clock();
@@ -85,9 +87,9 @@ fn calibrate(real: bool, clock: impl Fn() -> u64) -> u64 {
     }
     // The thread may be descheduled between two readings: the pair that is closest together counts.
     let pair = || {
-        let counter = self::counter();
+        let before = counter();
         let clock = clock();
-        (self::counter().wrapping_sub(counter), counter, clock)
+        (counter().wrapping_sub(before), before, clock)
     };
     let (_, counter, clock) = [pair(), pair(), pair()].into_iter().min().expect("three");
     let mut next = Calibration { counter, clock, ns_per_tick: 0, trusted_ticks: 0 };
@@ -98,18 +100,18 @@ fn calibrate(real: bool, clock: impl Fn() -> u64) -> u64 {
             } else {
                 let ticks = u128::from(counter.wrapping_sub(first.counter)).max(1);
                 next.trust((u128::from(clock.saturating_sub(first.clock)) << 32) / ticks);
-                if last.trusted_ticks != 0 && SHARED_RATE.load(Ordering::Relaxed) == 0 {
-                    SHARED_RATE.store(next.ns_per_tick, Ordering::Relaxed);
+                if last.trusted_ticks != 0 && shared_rate.load(Ordering::Relaxed) == 0 {
+                    shared_rate.store(next.ns_per_tick, Ordering::Relaxed);
                 }
             }
         }
         Some(_) => {
             FIRST.set(Some(next));
-            SHARED_RATE.store(0, Ordering::Relaxed);
+            shared_rate.store(0, Ordering::Relaxed);
         }
         None => {
             FIRST.set(Some(next));
-            next.trust(SHARED_RATE.load(Ordering::Relaxed).into());
+            next.trust(shared_rate.load(Ordering::Relaxed).into());
         }
     }
     LAST.set(next);
@@ -193,6 +195,87 @@ mod tests {
         // The other tests withdraw the rate once.
         let (reads, off) = (0..5).find_map(|_| begins_with_it()).expect("the counter was used at once");
         assert!(reads > 100 && off * TOLERATED < reads, "{off} of {reads}");
+    }
+
+    /// A clock, and a counter with two ticks a nanosecond, which move only as a test says.
+    #[derive(Default)]
+    struct Steps {
+        time: Cell<u64>,
+        /// What the counter has lost.
+        lost: Cell<u64>,
+        /// How long the next readings of the clock take.
+        take: Cell<[u64; 3]>,
+        shared_rate: AtomicU64,
+    }
+
+    const RATE: u64 = 1 << 31;
+
+    impl Steps {
+        /// A thread that reads the clock for the first time, at the time 1000.
+        fn begin(shared_rate: u64) -> Self {
+            LAST.set(Calibration { counter: 0, clock: 0, ns_per_tick: 0, trusted_ticks: 0 });
+            FIRST.set(None);
+            let steps = Self { time: Cell::new(1000), shared_rate: AtomicU64::new(shared_rate), ..Self::default() };
+            steps.at(1000);
+            steps
+        }
+
+        /// Calibrates at this time, and returns the rate that the thread measured and the one that is shared.
+        fn at(&self, time: u64) -> (u64, u64) {
+            self.time.set(time);
+            let clock = || {
+                let [takes, next @ ..] = self.take.get();
+                self.time.set(self.time.get() + takes);
+                self.take.set([next[0], next[1], 0]);
+                self.time.get()
+            };
+            calibrate_from(clock, || 2 * self.time.get() - self.lost.get(), &self.shared_rate);
+            (LAST.get().ns_per_tick, self.shared_rate.load(Ordering::Relaxed))
+        }
+    }
+
+    #[test]
+    fn a_rate_is_trusted_after_the_warm_up_and_shared_when_it_was_right_once() {
+        let steps = Steps::begin(0);
+        assert_eq!(steps.at(1000 + WARMUP - 1), (0, 0));
+        assert_eq!(steps.at(1000 + WARMUP), (RATE, 0));
+        assert_eq!(LAST.get().trusted_ticks, 2 * TRUSTED_NS);
+        assert_eq!(steps.at(1000 + 2 * WARMUP), (RATE, RATE));
+        // It stays as it is.
+        steps.shared_rate.store(RATE + 1, Ordering::Relaxed);
+        assert_eq!(steps.at(1000 + 3 * WARMUP), (RATE, RATE + 1));
+    }
+
+    #[test]
+    fn a_shared_rate_serves_until_the_thread_has_measured_its_own() {
+        let steps = Steps::begin(RATE + 9);
+        assert_eq!(steps.at(1000 + WARMUP - 1), (RATE + 9, RATE + 9));
+        assert_eq!(steps.at(1000 + WARMUP), (RATE, RATE + 9));
+    }
+
+    #[test]
+    fn a_rate_is_wrong_from_a_hundredth_and_a_microsecond_on() {
+        for (lost, is_right) in [(2 * 11_000, true), (2 * 11_001, false)] {
+            let steps = Steps::begin(0);
+            steps.at(1000 + WARMUP);
+            steps.shared_rate.store(RATE, Ordering::Relaxed);
+            steps.lost.set(lost);
+            let (rate, shared) = steps.at(1000 + WARMUP + 1_000_000);
+            assert_eq!((rate > 0, shared), if is_right { (true, RATE) } else { (false, 0) });
+            // The thread measures from there.
+            assert_eq!(FIRST.get().unwrap().clock, if is_right { 1000 } else { 1000 + WARMUP + 1_000_000 });
+        }
+    }
+
+    #[test]
+    fn of_three_pairs_of_readings_the_closest_counts() {
+        for (take, closest) in [([10, 500, 700], 10), ([500, 10, 700], 510), ([500, 700, 10], 1210)] {
+            let steps = Steps::begin(0);
+            steps.at(1000 + WARMUP);
+            steps.take.set(take);
+            steps.at(1000 + 2 * WARMUP);
+            assert_eq!(LAST.get().clock, 1000 + 2 * WARMUP + closest);
+        }
     }
 
     #[test]

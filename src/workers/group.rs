@@ -435,6 +435,17 @@ mod tests {
         queue.shared.change_workers(|runs| assert_eq!(runs.groups.len(), 0));
     }
 
+    #[test]
+    fn the_runs_of_dropped_workers_still_count() {
+        let queue = WorkQueue::new();
+        queue.add_all([1, 2]);
+        queue.shut_down();
+        let workers = queue.workers().build();
+        workers.run(|_: &crate::Item<'_, u32>| ());
+        drop(workers);
+        queue.shared.change_workers(|runs| assert_eq!((runs.groups.len(), runs.sum().success), (0, 2)));
+    }
+
     /// Two joins at the same time both return after the thread has ended, although only one of them has its handle.
     #[test]
     fn joins_at_the_same_time_wait_for_all_threads() {
@@ -465,6 +476,41 @@ mod tests {
         assert_eq!((core.joining, core.threads.len()), (0, 0));
         drop(core);
         group.join();
+    }
+
+    /// Threads that were started before one could not be started do not begin.
+    #[test]
+    fn a_gate_that_is_dropped_stays_closed() {
+        let workers = WorkQueue::<u32>::new().workers().build();
+        let (group, (_handler, own)) = (&workers.inner.group, workers.enter(()));
+        drop(group.gate());
+        assert!(!own.may_begin());
+        group.gate().open();
+        assert!(own.may_begin());
+    }
+
+    /// Tasks that wait for the loops: one stops waiting, and the waker of the other panics, which counts.
+    #[test]
+    fn a_task_stops_waiting_and_a_waker_that_panics_is_counted() {
+        struct Panics;
+        impl std::task::Wake for Panics {
+            fn wake(self: std::sync::Arc<Self>) {
+                std::panic::resume_unwind(Box::new("a waker"));
+            }
+        }
+        let (group, waker) = (Group::default(), std::task::Waker::from(std::sync::Arc::new(Panics)));
+        let counts = group.enter();
+        for end in [false, true] {
+            let mut ended = group.ended();
+            assert!(Pin::new(&mut ended).poll(&mut Context::from_waker(&waker)).is_pending());
+            assert!(!group.core.lock().waiting.is_empty());
+            if end {
+                group.leave(&counts);
+            }
+            drop(ended);
+            assert!(group.core.lock().waiting.is_empty());
+        }
+        assert_eq!((group.tally().running, group.tally().panicked), (0, 1));
     }
 
     /// A thread that joins itself, as the drop of a thread-local may.

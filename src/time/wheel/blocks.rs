@@ -287,6 +287,41 @@ mod tests {
         (0..256 * IN_BLOCK).for_each(|number| wheel.insert(&mut numbers, number, 200));
         (257 * IN_BLOCK..300 * IN_BLOCK).for_each(|number| wheel.insert(&mut numbers, number, 200));
         assert_eq!((wheel.spare.len(), wheel.blocks.len(), wheel.retired().len()), (0, 301, 0));
+
+        // The last first, so that no place of a freed block is cut off.
+        let mut wheel = Wheel::new(0);
+        (0..1000 * IN_BLOCK).for_each(|number| wheel.insert(&mut numbers, number, 100));
+        (IN_BLOCK..1000 * IN_BLOCK).rev().for_each(|number| wheel.remove(&mut numbers, number));
+        assert_eq!((wheel.retired().len(), wheel.blocks.iter().flatten().count()), (SPARE, SPARE + 1));
+    }
+
+    /// A wheel of as many blocks as there may be takes more delays as long as one of its blocks is empty, or can be made again.
+    #[test]
+    fn a_full_wheel_uses_the_blocks_that_are_free() {
+        const IN_BLOCK: u32 = BLOCK as u32;
+        let most = MAX_BLOCKS.replace(300);
+        let mut numbers = Numbers(vec![Placement::default(); 300 * BLOCK]);
+        let mut wheel = Wheel::new(0);
+        (0..300 * IN_BLOCK).for_each(|number| wheel.insert(&mut numbers, number, 100));
+        assert!(!wheel.reserve() && !wheel.reserve());
+        assert_eq!(wheel.numbers.end(), 300);
+        (0..299 * IN_BLOCK).for_each(|number| wheel.remove(&mut numbers, number));
+        assert_eq!((wheel.spare.len(), wheel.blocks.len()), (SPARE, 300));
+        for number in 0..299 * IN_BLOCK {
+            assert!(number % IN_BLOCK != 0 || wheel.reserve(), "{number}");
+            wheel.insert(&mut numbers, number, 200);
+        }
+        assert!(!wheel.reserve());
+        MAX_BLOCKS.set(most);
+    }
+
+    #[test]
+    fn the_buffer_of_a_slot_is_used_again() {
+        let (mut numbers, mut wheel) = (Numbers(vec![Placement::default(); 1]), Wheel::new(0));
+        let buffer = wheel.sort_buffer.as_ptr();
+        wheel.insert(&mut numbers, 0, 100);
+        assert_eq!(wheel.pop(&mut numbers, 100, &mut 9), super::super::Popped::Expired(0));
+        assert_eq!(wheel.sort_buffer.as_ptr(), buffer);
     }
 
     /// Else a spare block with a high index would keep an array for all blocks of the burst.
@@ -310,6 +345,7 @@ mod tests {
             println!("{order}: {} places for {} blocks", wheel.blocks.len(), wheel.spare.len());
             assert_eq!(wheel.spare.len(), SPARE);
             assert!(wheel.blocks.len() <= 4 * SPARE, "{order}: {} places", wheel.blocks.len());
+            assert!(wheel.blocks.capacity() <= 4 * wheel.blocks.len() + 64, "{order}: {}", wheel.blocks.capacity());
         }
     }
 }
