@@ -27,7 +27,7 @@ part() {
     calls) echo --test client_go --test remove --test take_where ;;
     items) echo --test queue ;;
     workers) echo --test workers --test worker_panics --test stops ;;
-    waits) echo --test wait_idle --test observers --test delays_turned ;;
+    waits) echo --test wait_idle --test observers --test delays_turned --test newest_decision ;;
     *) return 1 ;;
     esac
 }
@@ -37,6 +37,7 @@ left_out() {
     cat <<'END'
 against_reference  # random lives for two seconds by the clock, and all short ones: the part `machine` has the same without threads
 backoff            # no queue, and no unsafe code
+cool_down          # threads that wait for real intervals; `newest_decision` has the same record of a key
 debug              # texts of Debug
 delays_driver      # counts threads in /proc, and waits for the system's clock
 delays_large       # tens of thousands of delays

@@ -499,7 +499,7 @@ impl<'q> Run<'q> {
             }
             self.step(&Op::Turn);
             self.step(&Op::Get(Form::Try));
-            if turns % between == 0 {
+            if turns.is_multiple_of(between) {
                 self.check();
             }
             if self.held.is_empty() {
