@@ -95,12 +95,17 @@ fn life_of_decisions(seed: u64) -> (Plan, Vec<Op>) {
     let mut ops = Vec::new();
     for _ in 0..4 + make.random.below(28) {
         ops.extend([Op::Add(make.key()), Op::Get(Form::Try)]);
+        let with = make.how();
         ops.push(match make.random.below(8) {
-            0..=3 => Op::Add(make.key()),
-            4 | 5 => Op::AddWith(make.key(), make.how()),
+            0 | 1 => Op::Add(make.key()),
+            2 | 3 => Op::AddWith(make.key(), How { priority: with.priority, ..How::new() }),
+            4 | 5 => Op::AddWith(make.key(), with),
             6 => Op::AddRateLimited(make.key()),
             _ => Op::Cancel(make.key()),
         });
+        if make.random.once_in(8) {
+            ops.push(make.op(24)); // a shut-down, rarely
+        }
         let end = match make.random.below(8) {
             0..=2 => End::Retry,
             3 => End::Succeed,
@@ -112,8 +117,7 @@ fn life_of_decisions(seed: u64) -> (Plan, Vec<Op>) {
         match make.random.below(8) {
             0 => ops.push(Op::Advance(make.span())),
             1 | 2 => ops.extend([Op::Advance(Span::ToDeadline(0, 0)), Op::Turn]),
-            3 => ops.push(make.op(24)), // a shut-down, rarely
-            4 => ops.push(make.op(10)), // takes delays out
+            3 => ops.push(make.op(10)), // takes delays out, rarely
             _ => {}
         }
     }
