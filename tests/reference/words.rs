@@ -147,6 +147,10 @@ pub(crate) fn rare_lives() {
         let waits = [Op::Get(Form::Try), Op::Add(0), Op::ShutDown, Op::End(0, end)];
         run(&strict, &[&retries[..], &waits[..]].concat());
     }
+    // An urgent add waits for a retry, and a date of a caller comes before that.
+    let urgent = How { priority: Some(100), ..How::new() };
+    let waits = [Op::Add(0), Op::Get(Form::Try), Op::AddAfter(0, TEN), Op::End(0, End::Retry), Op::AddWith(0, urgent)];
+    run(&strict, &[&waits[..], &[Op::Advance(TEN), Op::Turn, Op::Get(Form::Try)]].concat());
     let refuses = [Op::StartLoop, Op::Add(0), Op::PollLoop(0), Op::ShutDown, Op::Finish(0, Outcome::Retry)];
     run(&plan, &[&refuses[..], &[Op::Fault(Fault::Clone, 0), Op::PollLoop(0)]].concat());
     // A task that waits until its key is dirty is polled again, with another waker.
