@@ -82,8 +82,8 @@ fn life_of_delays(seed: u64) -> (Plan, Vec<Op>) {
     (plan, vec![Op::Repeat(60, body)])
 }
 
-/// A life in which hand-outs follow each other, and callers say something during most of them. Each end decides anew when the key comes back:
-/// so many keys have a caller's delay and a holder's, and many adds wait for a retry.
+/// A life in which hand-outs follow each other, and callers say something during most of them. Each end decides anew when the key comes
+/// back (P29): so many keys have a caller's delay and a holder's, and many adds wait for a retry.
 fn life_of_decisions(seed: u64) -> (Plan, Vec<Op>) {
     let mut random = Random::Seed(seed);
     let mut plan = Plan::random(&mut random);
