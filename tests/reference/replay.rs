@@ -377,7 +377,7 @@ impl Replay {
                         &sorted(due.clone()),
                     )?;
                     keys.into_iter().for_each(|key| reference.take(key));
-                    due.into_iter().for_each(|(key, ..)| _ = reference.drop_delay(key));
+                    due.into_iter().for_each(|(key, ..)| reference.drop_delay(key));
                 }
             }
             // The same, of delays.
@@ -395,7 +395,7 @@ impl Replay {
                         &sorted(taken.iter().copied().filter(|(key, ..)| shard.is_here(*key))),
                         &sorted(due.clone()),
                     )?;
-                    due.into_iter().for_each(|(key, ..)| _ = reference.drop_delay(key));
+                    due.into_iter().for_each(|(key, ..)| reference.drop_delay(key));
                 }
             }
             Call::ProcessingKeys(keys) if before == 1 => expect(&sorted(shard.here(keys)), &reference.processing())?,

@@ -59,7 +59,7 @@ impl Run<'_> {
         let taken = self.call(|| queue.take_delayed());
         let Some(taken) = self.taken(taken) else { return };
         let delayed = self.reference.delayed();
-        delayed.iter().for_each(|(key, ..)| _ = self.reference.drop_delay(*key));
+        delayed.iter().for_each(|(key, ..)| self.reference.drop_delay(*key));
         let taken = triples(&taken);
         assert!(taken.is_sorted_by_key(|(_, left, _)| *left));
         assert_eq!(sorted(taken), sorted(delayed));
