@@ -971,6 +971,11 @@ impl Reference {
         self.look(key).rest.is_some()
     }
 
+    /// The keys that have a caller's delay and a holder's.
+    pub(crate) fn doubles(&self) -> Vec<u8> {
+        self.all().filter(|key| self.look(*key).delays.iter().all(Option::is_some)).collect()
+    }
+
     /// The group of the key is full.
     pub(crate) fn is_held_back(&self, key: u8) -> bool {
         self.is_full(self.plan.group_of(key))

@@ -6,7 +6,7 @@ use super::op::{Blocking, End, Form, Goal, How, Op, Outcome, Span};
 use super::plan::{Inside, Plan};
 use super::random::Random;
 use super::run::run;
-use keyqueue::DelayConflict;
+use keyqueue::{DelayConflict, DelayedAdd};
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, Once};
@@ -18,6 +18,9 @@ const KINDS: usize = 29;
 
 /// The plan and the steps of the run of this number.
 pub(crate) fn life(seed: u64) -> (Plan, Vec<Op>) {
+    if seed % 8 == 3 {
+        return life_of_decisions(seed);
+    }
     let mut random = Random::Seed(seed);
     let plan = Plan::random(&mut random);
     let weights: [u64; KINDS] = std::array::from_fn(|_| match random.below(4) {
@@ -77,6 +80,48 @@ fn life_of_delays(seed: u64) -> (Plan, Vec<Op>) {
     }
     body.extend([Op::Advance(Span::Nanos(1)), Op::Work(1, None), Op::End(0, End::Done)]);
     (plan, vec![Op::Repeat(60, body)])
+}
+
+/// A life in which hand-outs follow each other, and callers say something during most of them. Each end decides anew when the key comes
+/// back (P29): so many keys have a caller's delay and a holder's, and many adds wait for a retry.
+fn life_of_decisions(seed: u64) -> (Plan, Vec<Op>) {
+    let mut random = Random::Seed(seed);
+    let mut plan = Plan::random(&mut random);
+    if random.once_in(2) {
+        plan.policy = DelayedAdd::Strict;
+    }
+    let (keys, priorities, delays) = (random.pick(&[1, 1, 2]), random.pick(&[0, 1, 3]), random.pick(&[1, 20, 1 << 20]));
+    let mut make = Make { random, keys, priorities, delays, has_ended: false };
+    let mut ops = Vec::new();
+    for _ in 0..4 + make.random.below(28) {
+        ops.extend([Op::Add(make.key()), Op::Get(Form::Try)]);
+        let with = make.how();
+        ops.push(match make.random.below(8) {
+            0 | 1 => Op::Add(make.key()),
+            2 | 3 => Op::AddWith(make.key(), How { priority: with.priority, ..How::new() }),
+            4 | 5 => Op::AddWith(make.key(), with),
+            6 => Op::AddRateLimited(make.key()),
+            _ => Op::Cancel(make.key()),
+        });
+        if make.random.once_in(8) {
+            ops.push(make.op(24)); // a shut-down, rarely
+        }
+        let end = match make.random.below(8) {
+            0..=2 => End::Retry,
+            3 => End::Succeed,
+            4 => End::RequeueAfter(make.span()),
+            5 => End::RequeueWith(make.how()),
+            _ => make.end(),
+        };
+        ops.push(Op::End(0, end));
+        match make.random.below(8) {
+            0 => ops.push(Op::Advance(make.span())),
+            1 | 2 => ops.extend([Op::Advance(Span::ToDeadline(0, 0)), Op::Turn]),
+            3 => ops.push(make.op(10)), // takes delays out, rarely
+            _ => {}
+        }
+    }
+    (plan, ops)
 }
 
 /// Of the bytes of a fuzzer so many are for the settings, also if these take fewer; the others are for the steps. So a setting that is drawn

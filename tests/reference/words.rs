@@ -141,6 +141,17 @@ pub(crate) fn rare_lives() {
     let fails = [Op::AddRateLimited(0), Op::Cancel(0), Op::Add(0), Op::Get(Form::Try), Op::Fault(Fault::Limiter, 0)];
     let forgets = [Op::End(0, End::Retry), Op::Cancel(0), Op::Fault(Fault::Drop, 0), Op::Forget(0)];
     run(&own, &[&fails[..], &forgets[..]].concat());
+    // The queue is shut down while an add waits for a retry that the end of the hand-out would drop.
+    let strict = Plan { policy: DelayedAdd::Strict, ..plan.clone() };
+    for end in [End::Succeed, End::GiveUp, End::RequeueAfter(TEN), End::Retry, End::Done] {
+        let retries = [Op::Add(0), Op::Get(Form::Try), Op::Add(0), Op::End(0, End::Retry)];
+        let waits = [Op::Get(Form::Try), Op::Add(0), Op::ShutDown, Op::End(0, end)];
+        run(&strict, &[&retries[..], &waits[..]].concat());
+    }
+    // An urgent add waits for a retry, and a date of a caller comes before that.
+    let urgent = How { priority: Some(100), ..How::new() };
+    let waits = [Op::Add(0), Op::Get(Form::Try), Op::AddAfter(0, TEN), Op::End(0, End::Retry), Op::AddWith(0, urgent)];
+    run(&strict, &[&waits[..], &[Op::Advance(TEN), Op::Turn, Op::Get(Form::Try)]].concat());
     let refuses = [Op::StartLoop, Op::Add(0), Op::PollLoop(0), Op::ShutDown, Op::Finish(0, Outcome::Retry)];
     run(&plan, &[&refuses[..], &[Op::Fault(Fault::Clone, 0), Op::PollLoop(0)]].concat());
     // A task that waits until its key is dirty is polled again, with another waker.

@@ -25,8 +25,8 @@ fn setting(name: &str) -> Option<u64> {
 #[test]
 fn random_lives() {
     if cfg!(miri) {
-        // They are short, and together saw the 29 kinds of answers that 200 lives saw.
-        swarm::lives([32, 54, 55, 152, 197].into_iter());
+        // They are short, and together saw the 32 kinds of answers that 300 lives saw.
+        swarm::lives([32, 54, 55, 152, 197, 283].into_iter());
         let seen = run::seen();
         assert!(seen.len() > 25, "other lives would see more: {seen:?}");
         return;
@@ -38,7 +38,12 @@ fn random_lives() {
         swarm::lives(first + lives..first + lives + 20);
         lives += 20;
     }
-    println!("{lives} lives, {} steps, {:?}", run::steps(), run::seen());
+    let seen = run::seen();
+    println!("{lives} lives, {} steps, {seen:?}", run::steps());
+    // Of 300 lives five or more see the rarest of these.
+    for rare in ["two delays", "the later delay takes its place", "let go"] {
+        assert!(seen.contains_key(rare), "no life has seen this: {rare}");
+    }
 }
 
 #[test]

@@ -586,8 +586,10 @@ impl Run {
         for (added, count) in [Added::Queued, Added::Deferred, Added::Coalesced].into_iter().zip(expired) {
             self.times.events[added as usize] += count as u64;
         }
-        let counts = self.reference.counts;
+        let (counts, doubles) = (self.reference.counts, self.reference.doubles());
         assert_eq!(expired.iter().sum::<usize>(), self.reference.turn());
+        let has_one = |key: &&u8| self.reference.is_delayed(**key).0 && !self.reference.doubles().contains(key);
+        doubles.iter().filter(has_one).for_each(|_| note("the later delay takes its place"));
         self.check_news();
         let [pushed, deferred] = [expired[0], expired[1]].map(|count| count as u64);
         assert_eq!(
@@ -631,6 +633,7 @@ impl Run {
         assert_eq!((machine.len(), machine.processing()), (reference.queued(), processing.len()));
         assert_eq!(machine.ready(self.mode()), reference.all().filter(|key| self.is_ready(*key)).count());
         assert_eq!(machine.is_drained(), reference.is_drained());
+        reference.doubles().iter().for_each(|_| note("two delays"));
         let counts = Counts {
             pushed: machine.counts.pushed,
             coalesced: machine.counts.coalesced,
