@@ -94,7 +94,8 @@ pub struct Stats {
     pub panics: u64,
     /// Panics of your code that the queue has caught. The call in which they happened went on. They are panics of wakers, of observers in
     /// [`handed_out`](crate::observe::Observer::handed_out) and `driver_failed`, of a key's drop in
-    /// [`take_where`](crate::WorkQueue::take_where) and [`stop`](crate::Workers::stop), and of the limiter when a panic drops an item.
+    /// [`take_where`](crate::WorkQueue::take_where) and [`stop`](crate::Workers::stop) and at the end of a
+    /// [cool-down](crate::Item::cool_down), and of the limiter when a panic drops an item.
     pub caught_panics: u64,
     /// Failed attempts to start the driver thread, because the process was out of threads or memory. Delays are still set: see
     /// [`Driver::Thread`](crate::Driver::Thread).

@@ -25,7 +25,8 @@
 //! ```
 //!
 //! A *retry* is a delay that was set for a failure, by a holder or by a caller. If the retry for which an add waits is dropped, the add takes
-//! effect. Of the adds that meet a delay and leave it the highest priority counts. A delay is a bit of its key's state and an entry in the
+//! effect; if a caller moves it to a date, the add waits for the date. Of the adds that meet a delay and leave it the highest priority
+//! counts. A delay is a bit of its key's state and an entry in the
 //! wheel, and both change in one step (I9).
 
 use super::later::{Due, Dues, Setter};
@@ -236,7 +237,8 @@ impl<K> Machine<K> {
         if is_last_trace { Owed::NOTHING } else { self.set_holders(entry, None, mode) }
     }
 
-    /// Sets or drops the holder's delay of a key that is in the wheel. If an add has waited for it, and there is no other retry, the add takes effect.
+    /// Sets or drops the holder's delay of a key that is in the wheel. If an add has waited for it, and there is no other retry, the add takes
+    /// effect.
     fn set_holders(&mut self, entry: EntryRef<K>, due: Option<Due>, mode: Mode) -> Owed {
         let mut dues = self.later.dues(entry.number());
         let old = std::mem::replace(&mut dues.holder, due);
