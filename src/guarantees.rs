@@ -41,7 +41,7 @@
 //!   is allowed: none panics, and none wraps around and expires early. Upheld by `src/time/wheel/` (T1 to T7) and `src/machine/expire.rs`.
 //!   Shown by `tests/delays_driver.rs`, `tests/delays_large.rs`, `tests/support/wheel.rs` and the model `turn_races_turn`.
 //! * **P9** A key has at most two delays, a caller's and a holder's, each with its own deadline and priority. When one expires, the other
-//!   goes on. A caller's call chooses: of the two deadlines of callers the earlier one counts, or the new delay replaces both, or an old
+//!   goes on, unless it is past as well. A caller's call chooses: of the two deadlines of callers the earlier one counts, or the new delay replaces both, or an old
 //!   one stays. A caller can cancel both. Lists, counts and calls that take delays out have one entry a key, the earlier one. Upheld by
 //!   `src/machine/delays.rs` and `src/machine/later.rs` (I9). Shown by `tests/traces.rs`, `tests/against_reference.rs`,
 //!   `tests/newest_decision.rs` and, with threads, `tests/stress.rs`.

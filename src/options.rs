@@ -94,7 +94,8 @@ impl Priority {
 ///   ([`succeed`](crate::Item::succeed), [`give_up`](crate::Item::give_up)), drops it. A bare drop of the item decides nothing, so the
 ///   delay stays. No holder ever touches a caller's delay.
 ///
-/// When the earlier of the two expires, the queue adds the key, and the later one goes on. The variants say what a caller does with the two.
+/// When the earlier of the two expires, the queue adds the key, and the later one goes on (unless it is past as well: then one add does for
+/// both). The variants say what a caller does with the two.
 /// In `requeue_with`, [`KeepExisting`](Self::KeepExisting) keeps the delay that the holder of an earlier hand-out has set, and the other two
 /// replace it.
 ///

@@ -410,6 +410,22 @@ fn an_add_that_keeps_a_retry_is_not_lost_with_it() {
     }
 }
 
+/// Both delays are past when the queue looks: the key is added once, and no key of a later deadline comes first (P8).
+#[test]
+fn delays_that_are_past_expire_together() {
+    let ns = Duration::from_nanos;
+    let scene = Scene::plain();
+    scene.queue.add(1);
+    let item = scene.get();
+    scene.queue.add_with(1, AddOptions::new().after(ns(100)).priority(Priority::LOW));
+    item.requeue_with(AddOptions::new().after(ns(110)).priority(Priority::HIGH));
+    scene.queue.add_with(2, AddOptions::new().after(ns(120)).priority(Priority::HIGH));
+    scene.time.advance(ns(200));
+    assert_eq!(scene.queue.turn(), 2, "two keys");
+    let order: Vec<_> = (0..2).map(|_| *scene.get()).collect();
+    assert_eq!(order, [1, 2]);
+}
+
 /// Of a requeue without a delay, the newest decision is to run now.
 #[test]
 fn a_requeue_at_once_drops_the_retry() {

@@ -45,7 +45,7 @@ impl<K> Machine<K> {
                         entry.prefetch();
                         let mut special = None;
                         if self.later.has_special_keys()
-                            && let Some((priority, more)) = self.left_the_wheel(entry, mode)
+                            && let Some((priority, more)) = self.left_the_wheel(entry, now, mode)
                         {
                             owed = owed.and(more);
                             if priority.is_none() {

@@ -100,61 +100,73 @@ impl<K> Machine<K> {
         (Cancelled::Delay, owed.and(self.drained(mode)))
     }
 
-    /// An entry has left the wheel. If the key has another one, or was resting, returns with which priority it is added now, if it is; and
-    /// the caller does not end its delay.
+    /// An entry has left the wheel. If it is not that of the only delay of its key, ends the rest, or the delays that are past. Returns the
+    /// priority with which the key is added now, if it is.
     #[cold]
-    pub(super) fn left_the_wheel(&mut self, entry: EntryRef<K>, mode: Mode) -> Option<(Option<i8>, Owed)> {
+    pub(super) fn left_the_wheel(&mut self, entry: EntryRef<K>, now: u64, mode: Mode) -> Option<(Option<i8>, Owed)> {
         if entry.state().is_resting() {
-            return Some(self.end_rest(entry, mode));
+            return Some(self.end_rest(entry, now, mode));
         }
         let mut dues = self.later.dues(entry.number());
-        let highest = dues.highest();
         let due = dues.take_earliest().expect("a key in the wheel has a delay");
-        let (_, next) = dues.earliest()?;
-        if !self.later.has_room() {
-            return None; // the two expire together
+        if dues == Dues::default() {
+            None
+        } else {
+            Some(self.expire_beside(entry, Some(due.priority), dues, now, mode))
         }
-        // The add that waits may wait for the other delay.
-        let priority = if entry.state().is_waited_for() { highest } else { Some(due.priority) };
-        self.later.write(entry.number(), dues);
-        entry.state().stop_waiting();
-        Some((priority, self.later.insert(entry.number(), next.deadline)))
     }
 
     /// In a queue that is shut down no key rests after its run: a drain hands it out again if it is dirty (P6).
     #[cold]
     pub(super) fn wake(&mut self, entry: EntryRef<K>, mode: Mode) -> Owed {
         self.later.remove(entry.number());
-        let (held, owed) = self.end_rest(entry, mode);
+        let (held, owed) = self.end_rest(entry, 0, mode); // no delay expires any more
         let Some(priority) = held else { return owed };
         let (_added, more) = self.make_dirty(entry, priority, mode);
         owed.and(more)
     }
 
-    fn end_rest(&mut self, entry: EntryRef<K>, mode: Mode) -> (Option<i8>, Owed) {
-        let (number, state) = (entry.number(), entry.state());
-        let mut held = self.held_add(entry).map(|held| held.priority);
+    fn end_rest(&mut self, entry: EntryRef<K>, now: u64, mode: Mode) -> (Option<i8>, Owed) {
+        let held = self.held_add(entry).map(|held| held.priority);
         self.later.resting -= 1;
-        state.clear_resting();
-        if held.is_some() {
+        entry.state().clear_resting();
+        self.later.set_held(entry.number(), false);
+        let dues = self.later.dues(entry.number());
+        self.expire_beside(entry, held, dues, now, mode)
+    }
+
+    /// The key has left the wheel, and `added` is the priority of the add that this makes, if it makes one. Of its other delays, those that
+    /// are past end with it, so that no key of a later deadline comes between them (P8), and one that is to come takes its place. In a full
+    /// wheel that has no place, and ends, too.
+    fn expire_beside(
+        &mut self,
+        entry: EntryRef<K>,
+        mut added: Option<i8>,
+        mut dues: Dues,
+        now: u64,
+        mode: Mode,
+    ) -> (Option<i8>, Owed) {
+        let (number, state) = (entry.number(), entry.state());
+        let (highest, has_room) = (dues.highest(), self.later.has_room());
+        while let Some((_, due)) = dues.earliest().filter(|(_, due)| due.deadline <= now || !has_room) {
+            added = added.max(Some(due.priority));
+            dues.take_earliest();
+        }
+        if added.is_some() && state.is_waited_for() {
+            added = added.max(highest); // it may have waited for the one that is to come
             state.stop_waiting();
-            self.later.set_held(number, false);
         }
-        let (dues, mut owed) = (self.later.dues(number), Owed::NOTHING);
-        match dues.earliest() {
-            Some((_, next)) if self.later.has_room() => owed = self.later.insert(number, next.deadline),
-            next => {
-                // In a full wheel what was put off ends with the rest.
-                held = held.max(next.and(dues.highest()));
-                if state.is_delayed() {
-                    self.end_delay(entry);
-                } else if held.is_none() && state.is_vacant() {
-                    let (key, more) = self.forget(entry, mode);
-                    self.gone.push(key);
-                    owed = owed.and(more).and(Owed::only_if(true, Owed::GARBAGE));
-                }
-            }
+        self.later.write(number, dues);
+        if let Some((_, next)) = dues.earliest() {
+            return (added, self.later.insert(number, next.deadline));
         }
-        (held, owed)
+        if state.is_delayed() {
+            self.end_delay(entry);
+        } else if state.is_vacant() {
+            let (key, owed) = self.forget(entry, mode);
+            self.gone.push(key);
+            return (None, owed.and(Owed::only_if(true, Owed::GARBAGE)));
+        }
+        (added, Owed::NOTHING)
     }
 }

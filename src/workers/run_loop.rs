@@ -243,7 +243,11 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
 
     /// The limiter does not count this failure, as it is one of a run before the retry.
     fn is_uncounted(&self, item: &Item<'_, K>) -> bool {
-        contained(|| self.workers.queue.shared.has_delay_left(item.key())).unwrap_or_default()
+        let is_uncounted = contained(|| self.workers.queue.shared.has_delay_left(item.key()));
+        if is_uncounted.is_none() {
+            self.counts.panicked.add();
+        }
+        is_uncounted.unwrap_or_default()
     }
 
     /// The number of retries of a key, and whether the limiter panicked when it was called. If it did, the number includes only the

@@ -898,28 +898,18 @@ impl Reference {
         deadline.map(|deadline| (deadline, self.look(key).due_since))
     }
 
-    /// The earlier delay of a key expires, or it has cooled down. The later one goes on, but no add waits any more. Returns whether the key
-    /// is added.
+    /// A key has cooled down, or its earlier delay expires; the later one, too, if it is past. One that is to come goes on. Returns whether
+    /// the key is added.
     fn expire_key(&mut self, key: u8) -> bool {
         self.calls += 1;
-        let calls = self.calls;
+        let (calls, now) = (self.calls, self.now);
         let state = self.state(key);
-        state.due_since = calls;
-        if state.rest.is_some() {
-            state.rest = None;
-            let is_held = std::mem::take(&mut state.is_held);
-            if is_held {
-                let pending = state.pending;
-                self.make_dirty(key, pending);
-                self.counts.expired += 1;
-            }
-            return is_held;
-        }
-        let (earliest, highest) = (state.deadline(), state.highest());
-        let at = state.delays.iter().position(|due| due.map(|due| due.deadline) == earliest).expect("it is due");
-        let due = state.delays[at].take().expect("it is due");
-        let waits = std::mem::replace(&mut state.waits, false);
-        let priority = if waits { highest.expect("it is due") } else { due.priority };
+        (state.due_since, state.rest) = (calls, None);
+        let (highest, held) = (state.highest(), std::mem::take(&mut state.is_held).then_some(state.pending));
+        let past = state.delays.iter_mut().filter_map(|delay| delay.take_if(|due| due.deadline <= now));
+        let Some(priority) = past.map(|due| due.priority).max().max(held) else { return false };
+        // An add that waits may wait for the later one.
+        let priority = if state.waits { highest.max(Some(priority)).expect("there is one") } else { priority };
         self.make_dirty(key, priority);
         self.counts.expired += 1;
         true

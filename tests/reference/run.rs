@@ -499,7 +499,7 @@ impl<'q> Run<'q> {
             }
             self.step(&Op::Turn);
             self.step(&Op::Get(Form::Try));
-            if turns.is_multiple_of(between) {
+            if turns & (between - 1) == 0 {
                 self.check();
             }
             if self.held.is_empty() {
