@@ -32,9 +32,9 @@ impl Pair {
             DelayConflict::EarliestWins => old.is_none_or(|(old, _)| deadline < old),
             _ => true,
         };
+        self.set += u64::from(counts);
         // A delay that is replaced by one with the same deadline keeps its place.
         if counts && old.is_none_or(|(old, _)| old != deadline) {
-            self.set += 1;
             old.and_then(|old| self.delays.remove(&old));
             self.places.insert(key, (deadline, self.set));
             self.delays.insert((deadline, self.set), key);
