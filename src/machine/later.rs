@@ -12,6 +12,7 @@
 use super::Owed;
 use crate::key::SideArray;
 use crate::time::wheel::{Block, Placement, Placements, Popped, Wheel};
+use std::collections::BTreeMap;
 
 /// A deadline that never comes.
 pub(crate) const NEVER: u64 = u64::MAX;
@@ -32,6 +33,8 @@ pub(super) struct Later {
     doubles: usize,
     /// Keys that are cooling down.
     pub(super) resting: usize,
+    /// Of those that are cooling down and have two delays, the later deadlines: by the number of the slot.
+    thirds: BTreeMap<u32, u64>,
     /// Keys whose failures are counted.
     pub(super) failing: usize,
     /// The latest time that a call has told. Never goes back.
@@ -42,18 +45,19 @@ pub(super) struct Later {
     pub(super) begun: u64,
 }
 
-/// What is kept for a slot: 40 bytes.
+/// What is kept for a slot: 32 bytes.
 #[derive(Default)]
 pub(super) struct Record {
-    /// Of the delays, by [`Setter`].
-    deadlines: [u64; 2],
+    /// The first deadline that is not in the wheel: of the later delay, or of the earlier one while the key cools down. (Then that of the
+    /// later one is in [`Later::thirds`].)
+    other: u64,
     placement: Placement,
     pub(super) failures: u32,
     /// The number of times that a key had become delayed when this one did, without the high bits.
     began: u32,
     /// Of the delays, by [`Setter`].
     priorities: [i8; 2],
-    /// By [`Setter`], two bits each: whether there is a delay, and whether it is a retry. And [`IS_HELD`].
+    /// By [`Setter`], two bits each: whether there is a delay, and whether it is a retry. And the other bits below.
     kinds: u8,
 }
 
@@ -71,6 +75,10 @@ const IS_SET: u8 = 1;
 const IS_RETRY: u8 = 2;
 /// An add waits for the end of a rest.
 const IS_HELD: u8 = 1 << 4;
+/// The key cools down: the end of that is in the wheel.
+const IS_RESTING: u8 = 1 << 5;
+/// Of two delays the holder's is the earlier.
+const IS_HOLDERS_FIRST: u8 = 1 << 6;
 
 /// One delay of a key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -159,6 +167,7 @@ impl Later {
             delayed: 0,
             doubles: 0,
             resting: 0,
+            thirds: BTreeMap::new(),
             failing: 0,
             time: 0,
             until: NEVER,
@@ -193,7 +202,6 @@ impl Later {
         let began = self.begun as u32;
         let record = self.records.make(number);
         record.began = began;
-        record.deadlines[setter as usize] = due.deadline;
         record.priorities[setter as usize] = due.priority;
         record.kinds = (IS_SET | if due.is_retry { IS_RETRY } else { 0 }) << (2 * setter as u8);
         self.insert(number, due.deadline)
@@ -225,30 +233,57 @@ impl Later {
     pub(super) fn dues(&self, number: u32) -> Dues {
         let record = &self.records[number];
         let mut dues = Dues::default();
-        for setter in SETTERS {
-            let (at, kind) = (setter as usize, record.kinds >> (2 * setter as u8));
+        let is_resting = record.kinds & IS_RESTING != 0;
+        let mut setters = SETTERS;
+        if record.kinds & IS_HOLDERS_FIRST != 0 {
+            setters.reverse();
+        }
+        let later = || if is_resting { self.thirds[&number] } else { record.other };
+        let mut is_first = true;
+        for setter in setters {
+            let kind = record.kinds >> (2 * setter as u8);
             if kind & IS_SET != 0 {
-                let (deadline, priority) = (record.deadlines[at], record.priorities[at]);
+                let earlier = if is_resting { record.other } else { record.deadline() };
+                let deadline = if is_first { earlier } else { later() };
+                let priority = record.priorities[setter as usize];
                 *dues.of(setter) = Some(Due { deadline, priority, is_retry: kind & IS_RETRY != 0 });
+                is_first = false;
             }
         }
         dues
     }
 
-    /// Notes the delays of a key that has a record. The wheel is for the caller.
+    /// Notes the delays of a key that has a record. What is in the wheel is for the caller: the earlier deadline, unless the key cools down.
     #[cold]
     pub(super) fn write(&mut self, number: u32, mut dues: Dues) {
         let record = &mut self.records[number];
         self.doubles -= usize::from(record.has_two());
-        record.kinds &= IS_HELD;
+        record.kinds &= IS_HELD | IS_RESTING;
         for setter in SETTERS {
             if let Some(due) = dues.of(setter) {
-                record.deadlines[setter as usize] = due.deadline;
                 record.priorities[setter as usize] = due.priority;
                 record.kinds |= (IS_SET | if due.is_retry { IS_RETRY } else { 0 }) << (2 * setter as u8);
             }
         }
         self.doubles += usize::from(record.has_two());
+        let first = dues.earliest().map(|(setter, _)| setter);
+        let [earlier, later] = [dues.take_earliest(), dues.take_earliest()];
+        if later.is_some() && first == Some(Setter::Holder) {
+            record.kinds |= IS_HOLDERS_FIRST;
+        }
+        let is_resting = record.kinds & IS_RESTING != 0;
+        let other = if is_resting { earlier } else { later };
+        record.other = other.map_or(0, |due| due.deadline);
+        match later.filter(|_| is_resting) {
+            Some(later) => _ = self.thirds.insert(number, later.deadline),
+            None => _ = self.thirds.remove(&number),
+        }
+    }
+
+    /// A key begins or ends to cool down. Its delays are to be written anew.
+    pub(super) fn set_resting(&mut self, number: u32, is_resting: bool) {
+        let kinds = &mut self.records[number].kinds;
+        *kinds = if is_resting { *kinds | IS_RESTING } else { *kinds & !IS_RESTING };
     }
 
     /// An add waits until the key of a slot has cooled down, and for nothing else. It has a record.

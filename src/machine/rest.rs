@@ -31,13 +31,15 @@ impl<K> Machine<K> {
         self.later.resting += usize::from(!was_resting);
         if !was_resting && !was_delayed {
             let _record = self.later.records.make(number);
+            self.later.set_resting(number, true);
             self.later.write(number, Dues::default());
             return self.later.insert(number, end);
         }
         let end = if was_resting { end.max(self.later.records[number].deadline()) } else { end };
+        let dues = self.later.dues(number);
+        self.later.set_resting(number, true);
         let owed = self.later.put(number, end);
         // Those that are due earlier are put off.
-        let dues = self.later.dues(number);
         self.store(entry, dues).and(owed)
     }
 
@@ -132,6 +134,7 @@ impl<K> Machine<K> {
         entry.state().clear_resting();
         self.later.set_held(entry.number(), false);
         let dues = self.later.dues(entry.number());
+        self.later.set_resting(entry.number(), false);
         self.expire_beside(entry, held, dues, now, mode)
     }
 
