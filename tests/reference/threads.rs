@@ -574,7 +574,8 @@ impl<'q> Caller<'q> {
                 }
                 Call::Done(key)
             }
-            End::Succeed => {
+            // A cool-down is two critical sections, of which the plain queue makes one step. So here it is none.
+            End::Succeed | End::CoolDown(_) => {
                 item.succeed();
                 Call::Succeed(key)
             }
@@ -599,7 +600,6 @@ impl<'q> Caller<'q> {
                 let answer = Some(item.requeue_after(delay));
                 Call::Requeue { key, how: How::new(), delay: Some(nanos(delay)), forgets: true, answer }
             }
-            End::CoolDown(_) => unreachable!("it is not among the ends"),
             End::RequeueWith(how) => {
                 let delay = how.after.map(|span| self.span(span));
                 requeued(how.clone(), delay.map(nanos), Some(item.requeue_with(how.options(delay))))
