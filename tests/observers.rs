@@ -387,7 +387,7 @@ mod facade {
     /// All series after [`change_every_series`]: a kind, a name with labels, and a value. Of a histogram the number of values.
     const SERIES: &str = "\
 counter workqueue_adds_total{name=pods} 7
-counter workqueue_coalesced_total{name=pods} 2
+counter workqueue_coalesced_total{name=pods} 1
 counter workqueue_failures_total{name=pods} 1
 counter workqueue_given_up_total{name=pods} 1
 counter workqueue_panics_total{name=pods} 1
