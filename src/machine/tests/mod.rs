@@ -9,6 +9,7 @@ mod letters;
 mod many;
 mod memory;
 mod reference;
+mod rests;
 mod run;
 mod run_times;
 mod sampling;
