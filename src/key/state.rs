@@ -105,11 +105,15 @@ impl State {
         if before & DIRTY != 0 {
             return OnAdd::Coalesce;
         }
-        if before & (PROCESSING | RESTING) == RESTING {
+        if before & PROCESSING != 0 {
+            self.0.store(before | DIRTY, Ordering::Release);
+            return OnAdd::Defer;
+        }
+        if before & RESTING != 0 {
             return OnAdd::Hold;
         }
         self.0.store(before | DIRTY, Ordering::Release);
-        if before & PROCESSING != 0 { OnAdd::Defer } else { OnAdd::Push }
+        OnAdd::Push
     }
 
     /// `get`, after the key was popped.

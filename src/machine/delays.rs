@@ -101,7 +101,26 @@ impl<K> Machine<K> {
     }
 
     /// The same for a key that is in the wheel.
-    fn move_delay(&mut self, entry: EntryRef<K>, mut due: Due, conflict: DelayConflict) -> (Added, Owed) {
+    fn move_delay(&mut self, entry: EntryRef<K>, due: Due, conflict: DelayConflict) -> (Added, Owed) {
+        let number = entry.number();
+        if !self.later.has_callers_alone(number) {
+            return self.set_beside(entry, due, conflict);
+        }
+        let (has_stood, owed) = self.later.move_callers(number, due, |old| match conflict {
+            DelayConflict::EarliestWins => old <= due.deadline,
+            DelayConflict::Replace => false,
+            DelayConflict::KeepExisting => true,
+        });
+        if has_stood {
+            return (self.coalesced(), owed);
+        }
+        self.counts.delays += 1;
+        (Added::Delayed, owed)
+    }
+
+    /// The same for a key with a holder's delay, or one that cools down.
+    #[cold]
+    fn set_beside(&mut self, entry: EntryRef<K>, mut due: Due, conflict: DelayConflict) -> (Added, Owed) {
         let mut dues = self.later.dues(entry.number());
         let has_one = dues != Dues::default();
         match (conflict, &mut dues.caller) {

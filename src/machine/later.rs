@@ -280,6 +280,26 @@ impl Later {
         }
     }
 
+    /// The key has one delay, a caller's, and does not cool down.
+    #[inline]
+    pub(super) fn has_callers_alone(&self, number: u32) -> bool {
+        self.records[number].kinds & !IS_RETRY == IS_SET
+    }
+
+    /// The same key gets another such delay in its place, or keeps the old one if that ends first (`stands`). Of the two priorities the
+    /// higher counts. Returns whether it has kept the old one.
+    #[inline]
+    pub(super) fn move_callers(&mut self, number: u32, due: Due, stands: impl FnOnce(u64) -> bool) -> (bool, Owed) {
+        let record = &mut self.records[number];
+        let caller = Setter::Caller as usize;
+        record.priorities[caller] = record.priorities[caller].max(due.priority);
+        if stands(record.deadline()) {
+            return (true, Owed::NOTHING);
+        }
+        record.kinds = IS_SET | if due.is_retry { IS_RETRY } else { 0 };
+        (false, self.put(number, due.deadline))
+    }
+
     /// A key begins or ends to cool down. Its delays are to be written anew.
     pub(super) fn set_resting(&mut self, number: u32, is_resting: bool) {
         let kinds = &mut self.records[number].kinds;
