@@ -156,6 +156,11 @@ impl State {
         self.0.store(before | RESTING, Ordering::Release);
     }
 
+    /// The key is queued after all, though it was to rest.
+    pub(crate) fn set_dirty(&self) {
+        self.0.store(self.0.load(Ordering::Relaxed) | DIRTY, Ordering::Release);
+    }
+
     pub(crate) fn clear_resting(&self) {
         self.0.store(self.0.load(Ordering::Relaxed) & !RESTING, Ordering::Release);
     }

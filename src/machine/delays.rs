@@ -252,7 +252,7 @@ impl<K> Machine<K> {
     /// waits, because that is the last trace of the add (P23).
     #[cold]
     pub(super) fn drop_holders(&mut self, entry: EntryRef<K>, mode: Mode) -> Owed {
-        let is_last_trace = entry.state().is_waited_for() && !mode.is_open;
+        let is_last_trace = entry.state().is_waited_for() && self.is_shut_down;
         if is_last_trace { Owed::NOTHING } else { self.set_holders(entry, None, mode) }
     }
 

@@ -46,15 +46,17 @@ impl<K> Machine<K> {
                 }
             }
         }
-        if !mode.is_open && entry.state().is_resting() {
-            dropped = dropped.and(self.wake(entry, mode));
-        }
         self.counts.ended += 1;
         let has_room = mode.is_ordered && self.order.ended(entry.group());
         let (ended, owed) = match entry.state().on_done() {
             OnDone::Push => {
                 let priority = if mode.is_ordered { entry.pending() } else { NORMAL };
                 (Ended::Queued, self.push(entry, priority, mode))
+            }
+            OnDone::Hold if self.is_shut_down => {
+                let owed = self.wake(entry, mode);
+                let priority = if mode.is_ordered { entry.pending() } else { NORMAL };
+                (Ended::Queued, self.push(entry, priority, mode).and(owed))
             }
             OnDone::Hold => {
                 self.hold_dirty(entry, mode);

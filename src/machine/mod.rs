@@ -110,6 +110,8 @@ pub(crate) struct Machine<K> {
     retired: Vec<RetiredSlots<K>>,
     /// Keys that an expiry has forgotten, to be dropped.
     gone: Vec<K>,
+    /// For the ends of hand-outs, which are not told whether the queue is open.
+    is_shut_down: bool,
     pub(crate) counts: Counts,
 }
 
@@ -156,6 +158,7 @@ impl<K> Machine<K> {
             bin: Bin::new(),
             retired: Vec::new(),
             gone: Vec::new(),
+            is_shut_down: false,
             counts: Counts::default(),
         }
     }
@@ -209,6 +212,7 @@ impl<K> Machine<K> {
 
     /// No key is added any more. What is queued is still handed out, and what is dirty is queued when its processing ends.
     pub(crate) fn shut_down(&mut self) -> Owed {
+        self.is_shut_down = true;
         self.drained(Mode::SHUT_DOWN).and(self.over(Mode::SHUT_DOWN))
     }
 

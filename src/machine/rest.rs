@@ -118,14 +118,12 @@ impl<K> Machine<K> {
         }
     }
 
-    /// In a queue that is shut down no key rests after its run: a drain hands it out again if it is dirty (P6).
+    /// In a queue that is shut down no dirty key rests after its run: a drain hands it out again (P6). It is queued, and the caller pushes it.
     #[cold]
     pub(super) fn wake(&mut self, entry: EntryRef<K>, mode: Mode) -> Owed {
+        entry.state().set_dirty();
         self.later.remove(entry.number());
-        let (held, owed) = self.end_rest(entry, 0, mode); // no delay expires any more
-        let Some(priority) = held else { return owed };
-        let (_added, more) = self.make_dirty(entry, priority, mode);
-        owed.and(more)
+        self.end_rest(entry, 0, mode).1 // no delay expires any more
     }
 
     fn end_rest(&mut self, entry: EntryRef<K>, now: u64, mode: Mode) -> (Option<i8>, Owed) {

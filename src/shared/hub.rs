@@ -77,8 +77,7 @@ impl Flags {
     /// The same, for a hand-out.
     pub(super) const HAND_OUT: Self = Self(Self::MEASURED.0 | Self::NO_DRIVER.0 | Self::ORDERED.0);
     /// The same, for `done`.
-    pub(super) const DONE: Self =
-        Self(Self::MEASURED.0 | Self::SHUT_DOWN.0 | Self::GETTERS.0 | Self::DRAINERS.0 | Self::ORDERED.0);
+    pub(super) const DONE: Self = Self(Self::MEASURED.0 | Self::GETTERS.0 | Self::DRAINERS.0 | Self::ORDERED.0);
     /// A call has more to do after the lock.
     pub(super) const EXTRAS: Self = Self(Self::OBSERVED.0 | Self::NO_DRIVER.0);
 
