@@ -44,9 +44,9 @@ impl<K> Machine<K> {
                         let entry = self.keys.get(number).expect("a delayed key is known");
                         entry.prefetch();
                         let mut special = None;
-                        if self.later.has_special_keys()
-                            && let Some((priority, more)) = self.left_the_wheel(entry, now, mode)
-                        {
+                        let is_special = self.later.has_special_keys();
+                        let stayed = if is_special { self.left_the_wheel(entry, now, mode) } else { None };
+                        if let Some((priority, more)) = stayed {
                             owed = owed.and(more);
                             if priority.is_none() {
                                 rests += 1;
