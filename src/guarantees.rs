@@ -188,8 +188,8 @@
 //!   which counts the keys, and the model `vacated_slot_is_reused`.
 //! * **I5** The step that makes a key DIRTY and not PROCESSING pushes it, once, and owes one wake-up. (If the group of the key is
 //!   full, the `done` that makes room owes it.) Shown by `tests/against_reference.rs`.
-//! * **I9** DELAYED means that the key has one entry in the wheel, with the earlier of its deadlines (but see I11). No entry is stale: the critical section
-//!   that moves or drops a delay takes the old entry out. Upheld by `src/machine/delays.rs`. Shown by the models `stale_delay_is_ignored`
+//! * **I9** DELAYED means that the key has one entry in the wheel, with the earlier of its deadlines (but see I11). No entry is stale: the
+//!   critical section that moves or drops a delay takes the old entry out. Upheld by `src/machine/delays.rs`. Shown by the models `stale_delay_is_ignored`
 //!   and `take_delayed_races_expiry`.
 //! * **I10** FAILED means that the queue counts a failure of the key, and nobody has forgotten it since. Upheld by
 //!   `src/machine/failures.rs`. Shown by `tests/against_reference.rs`.

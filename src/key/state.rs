@@ -17,8 +17,8 @@
 //! * **I3** DIRTY and PROCESSING together mean that `done` queues the key again.
 //! * **I4** A key with a bit set is in the table, and a key with none is not.
 //! * **I5** The step that makes a key DIRTY and not PROCESSING pushes it, once, and owes one wake-up.
-//! * **I9** DELAYED means that the key has one entry in the wheel, with the earlier of its deadlines (but see I11). No entry is stale: the critical section
-//!   that moves or drops a delay takes the old entry out.
+//! * **I9** DELAYED means that the key has one entry in the wheel, with the earlier of its deadlines (but see I11). No entry is stale: the
+//!   critical section that moves or drops a delay takes the old entry out.
 //! * **I10** FAILED means that the queue has counted a failure of the key that was not forgotten since: the number of failures in the
 //!   `Record` of its slot is not 0. Without FAILED it is 0.
 //! * **I11** RESTING means that the key cools down after a run: its entry in the wheel is the end of that, and it is not queued. No delay of

@@ -26,13 +26,11 @@
 //!
 //! A *retry* is a delay that was set for a failure, by a holder or by a caller. If the retry for which an add waits is dropped, the add takes
 //! effect; if a caller moves it to a date, the add waits for the date. Of the adds that meet a delay and leave it the highest priority
-//! counts. A delay is a bit of its key's state and an entry in the
-//! wheel, and both change in one step (I9).
+//! counts. A delay is a bit of its key's state and an entry in the wheel, and both change in one step (I9).
 
 use super::later::{Due, Dues, Setter};
 use super::{EntryRef, How, Machine, Mode, Owed};
 use crate::key::Hash;
-use crate::order::NORMAL;
 use crate::{Added, DelayConflict, DelayedAdd};
 use equivalent::Equivalent;
 
@@ -72,10 +70,10 @@ impl<K> Machine<K> {
             return self.cancel_resting(entry, mode);
         }
         let is_awaited = entry.state().is_waited_for() && mode.is_open;
-        let priority = if is_awaited { self.highest(entry, i8::MIN) } else { NORMAL };
+        let highest = if is_awaited { self.later.dues(entry.number()).highest() } else { None };
         self.drop_delays(entry);
         let (cancelled, owed) = if is_awaited {
-            let (added, owed) = self.make_dirty(entry, priority, mode);
+            let (added, owed) = self.make_dirty(entry, highest.expect("it had a delay"), mode);
             (Cancelled::Added(added), owed)
         } else {
             (Cancelled::Delay, self.forget_if_vacant(hand, entry, mode))
@@ -125,11 +123,11 @@ impl<K> Machine<K> {
         let has_one = dues != Dues::default();
         match (conflict, &mut dues.caller) {
             (DelayConflict::KeepExisting, _) if has_one => {
-                let owed = self.keep_existing(entry, due.priority);
+                let owed = self.keep_existing(entry, dues, due.priority);
                 return (self.coalesced(), owed);
             }
             (DelayConflict::Replace, _) => {
-                due.priority = self.highest(entry, due.priority);
+                due.priority = dues.highest().map_or(due.priority, |highest| highest.max(due.priority));
                 dues = Dues { caller: Some(due), holder: None };
             }
             (DelayConflict::EarliestWins, Some(old)) => {
@@ -147,20 +145,13 @@ impl<K> Machine<K> {
         (Added::Delayed, self.store(entry, dues))
     }
 
-    /// The highest priority of an add and of the delays of its key, which it replaces.
-    fn highest(&self, entry: EntryRef<K>, priority: i8) -> i8 {
-        self.later.dues(entry.number()).highest().map_or(priority, |highest| highest.max(priority))
-    }
-
     /// A caller's add is content with a delay of its key. If that is a holder's, which the end of a hand-out may drop, the caller gets one with
     /// the same deadline: so the add is not lost (P2).
-    fn keep_existing(&mut self, entry: EntryRef<K>, priority: i8) -> Owed {
-        let mut dues = self.later.dues(entry.number());
-        let kept = match (dues.caller, dues.holder) {
+    fn keep_existing(&mut self, entry: EntryRef<K>, mut dues: Dues, priority: i8) -> Owed {
+        dues.caller = match (dues.caller, dues.holder) {
             (Some(old), _) => Some(Due { priority: old.priority.max(priority), ..old }),
             (None, holder) => holder.map(|holder| Due { priority, is_retry: false, ..holder }),
         };
-        dues.caller = kept;
         self.store(entry, dues)
     }
 
@@ -180,10 +171,12 @@ impl<K> Machine<K> {
         let mut dues = self.later.dues(entry.number());
         match (conflict, self.policy) {
             (DelayConflict::Replace, _) => {
-                let highest = self.highest(entry, priority);
+                let highest = dues.highest().map_or(priority, |highest| highest.max(priority));
                 (Some(highest), self.keep(entry, Dues::default()))
             }
-            (DelayConflict::KeepExisting, _) if dues != Dues::default() => (None, self.keep_existing(entry, priority)),
+            (DelayConflict::KeepExisting, _) if dues != Dues::default() => {
+                (None, self.keep_existing(entry, dues, priority))
+            }
             (DelayConflict::EarliestWins, DelayedAdd::Promote) => {
                 let mut highest = priority;
                 for due in [&mut dues.caller, &mut dues.holder] {

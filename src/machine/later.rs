@@ -90,6 +90,14 @@ pub(super) struct Due {
     pub(super) is_retry: bool,
 }
 
+impl Due {
+    /// The bits of a record.
+    #[inline]
+    fn kind(self) -> u8 {
+        IS_SET | if self.is_retry { IS_RETRY } else { 0 }
+    }
+}
+
 /// The delays of a key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Dues {
@@ -203,7 +211,7 @@ impl Later {
         let record = self.records.make(number);
         record.began = began;
         record.priorities[setter as usize] = due.priority;
-        record.kinds = (IS_SET | if due.is_retry { IS_RETRY } else { 0 }) << (2 * setter as u8);
+        record.kinds = due.kind() << (2 * setter as u8);
         self.insert(number, due.deadline)
     }
 
@@ -262,7 +270,7 @@ impl Later {
         for setter in SETTERS {
             if let Some(due) = dues.of(setter) {
                 record.priorities[setter as usize] = due.priority;
-                record.kinds |= (IS_SET | if due.is_retry { IS_RETRY } else { 0 }) << (2 * setter as u8);
+                record.kinds |= due.kind() << (2 * setter as u8);
             }
         }
         self.doubles += usize::from(record.has_two());
@@ -296,7 +304,7 @@ impl Later {
         if stands(record.deadline()) {
             return (true, Owed::NOTHING);
         }
-        record.kinds = IS_SET | if due.is_retry { IS_RETRY } else { 0 };
+        record.kinds = due.kind();
         (false, self.put(number, due.deadline))
     }
 
