@@ -118,7 +118,8 @@ pub(crate) fn rare_lives() {
             report(plan, ops.to_vec(), "a rare life");
         }
     };
-    let plan = Plan { groups: Some(1), limit: Some(1), observed: true, measure: true, ..Plan::plain() };
+    let observed = Plan { observed: true, measure: true, ..Plan::plain() };
+    let plan = Plan { groups: Some(1), limit: Some(1), ..observed.clone() };
     let taking = [Form::Try, Form::TryOwned, Form::Timeout, Form::Get, Form::Owned].map(Op::Get);
     let others = [Op::GetMany(1), Op::Work(1, None), Op::Poll(0), Op::StartLoop];
     let waiting = [Goal::Item, Goal::OwnedItem].map(Op::Wait);
@@ -152,6 +153,19 @@ pub(crate) fn rare_lives() {
     let urgent = How { priority: Some(100), ..How::new() };
     let waits = [Op::Add(0), Op::Get(Form::Try), Op::AddAfter(0, TEN), Op::End(0, End::Retry), Op::AddWith(0, urgent)];
     run(&strict, &[&waits[..], &[Op::Advance(TEN), Op::Turn, Op::Get(Form::Try)]].concat());
+    // An observer panics in a turn that has expired the earlier of two delays. The key has the later one still, so it is in the list of
+    // delayed keys, added or not. The seeds put the keys into the same shard and into others, visited before or after.
+    let begin = [
+        Op::AddAfter(1, Span::Nanos(1)),
+        Op::Add(2),
+        Op::Get(Form::Try),
+        Op::End(0, End::RequeueAfter(Span::Nanos(1))),
+    ];
+    let never = How { after: Some(Span::Never), ..How::new() };
+    let ends = [Op::AddWith(2, never), Op::Fault(Fault::Observer, 1), Op::Advance(Span::Nanos(1)), Op::Turn];
+    for seed in 0..16 {
+        run(&Plan { shards: 4, seed, ..observed.clone() }, &[&begin[..], &ends[..]].concat());
+    }
     let refuses = [Op::StartLoop, Op::Add(0), Op::PollLoop(0), Op::ShutDown, Op::Finish(0, Outcome::Retry)];
     run(&plan, &[&refuses[..], &[Op::Fault(Fault::Clone, 0), Op::PollLoop(0)]].concat());
     // A task that waits until its key is dirty is polled again, with another waker.

@@ -4,7 +4,7 @@ use super::Run;
 use crate::reference::key::{Fault, Key, strike};
 use crate::reference::op::How;
 use crate::reference::queue::NEVER;
-use keyqueue::Added;
+use keyqueue::{Added, DelayedKey};
 use std::cell::Cell;
 
 impl Run<'_> {
@@ -93,7 +93,9 @@ impl Run<'_> {
         }
         // The keys of its events are added; later calls add those of other shards.
         self.took_effect(Fault::Observer);
-        let late: Vec<u8> = self.queue.inspect().delayed_keys().iter().map(|delayed| delayed.key.number()).collect();
+        // A key that is added can have a later delay, which has not expired.
+        let due = |delayed: &DelayedKey<Key>| delayed.left.is_zero().then(|| delayed.key.number());
+        let late: Vec<u8> = self.queue.inspect().delayed_keys().iter().filter_map(due).collect();
         self.reference.turn_if(|key| !late.contains(&key));
     }
 }
