@@ -149,10 +149,10 @@ pub(crate) fn rare_lives() {
         let waits = [Op::Get(Form::Try), Op::Add(0), Op::ShutDown, Op::End(0, end)];
         run(&strict, &[&retries[..], &waits[..]].concat());
     }
-    // An urgent add waits for a retry, and a date of a caller comes before that.
+    // An urgent add waits for a retry, and a date of a caller comes before that. Then no add waits.
     let urgent = How { priority: Some(100), ..How::new() };
     let waits = [Op::Add(0), Op::Get(Form::Try), Op::AddAfter(0, TEN), Op::End(0, End::Retry), Op::AddWith(0, urgent)];
-    run(&strict, &[&waits[..], &[Op::Advance(TEN), Op::Turn, Op::Get(Form::Try)]].concat());
+    run(&strict, &[&waits[..], &[Op::Advance(TEN), Op::Turn, Op::Get(Form::Try), Op::End(0, End::Succeed)]].concat());
     // An observer panics in a turn that has expired the earlier of two delays. The key has the later one still, so it is in the list of
     // delayed keys, added or not. The seeds put the keys into the same shard and into others, visited before or after.
     let begin = [
