@@ -489,8 +489,8 @@ impl<'q> Run<'q> {
             self.step(&Op::DropLoop(0));
             self.check();
         }
-        let mut turns = 2 + self.held.len() + self.reference.queued() + self.reference.delayed().len();
-        turns *= 2; // a key may be queued, held and delayed
+        // A key may be held and dirty, rest, and have two delays: then four hand-outs follow, and three times are waited for.
+        let mut turns = 2 + 8 * self.reference.all().count();
         // With many keys a check takes long: each 8th turn has one.
         let between = if self.reference.all().len() > KEYS.into() { 8 } else { 1 };
         loop {
