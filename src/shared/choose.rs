@@ -668,4 +668,38 @@ mod tests {
         }
         assert!(failed.is_empty(), "{failed:#?}");
     }
+
+    /// A getter that gets the lock leaves the number of passes as it is, unless another one has waited for the lock in vain.
+    #[test]
+    fn a_lock_that_is_free_again_is_waited_for() {
+        let queue = WorkQueue::<u64>::builder().shards(2).build();
+        let shard = queue.shared.at(0);
+        for (before, after) in [(super::PASSES, super::PASSES), (1, 1), (super::PASSES_IF_STOPPED, 0)] {
+            shard.allow_passes(before);
+            drop(queue.shared.lock_to_take(shard, false, &mut super::Busy::default()).expect("it is free"));
+            assert_eq!(shard.lock_passes(), after);
+        }
+    }
+
+    /// While a getter stays with a shard, others pass by it as often as [`PASSES`](super::PASSES) says.
+    #[test]
+    fn a_stay_begins_with_all_passes() {
+        let queue = WorkQueue::<u64>::builder().shards(2).build();
+        let shard = queue.shared.at(0);
+        assert!(shard.begin_stay() && !shard.begin_stay());
+        assert_eq!(shard.stay(), Some(super::PASSES));
+    }
+
+    /// When the shard with which a thread stays is empty, the thread takes the key that it has just added, and then the oldest one.
+    #[test]
+    fn a_thread_takes_the_key_that_it_has_just_added() {
+        let queue = WorkQueue::builder().shards(4).build();
+        let of = |shard| (0_u64..).find(|key| queue.shared.hash(key).shard(4) == shard).expect("each shard has keys");
+        let [stays, older, own] = [0, 1, 2].map(of);
+        [stays, older].into_iter().for_each(|key| _ = queue.add(key));
+        let get = || *queue.try_get().expect("it is queued");
+        assert_eq!(get(), stays);
+        queue.add(own);
+        assert_eq!([get(), get()], [own, older]);
+    }
 }
