@@ -688,6 +688,40 @@ mod tests {
         let shard = queue.shared.at(0);
         assert!(shard.begin_stay() && !shard.begin_stay());
         assert_eq!(shard.stay(), Some(super::PASSES));
+        for passes in [Some(3), Some(0), None] {
+            shard.set_stay(passes);
+            assert_eq!(shard.stay(), passes);
+        }
+    }
+
+    /// A thread stays with a shard of an ordered queue for four keys, though another shard has older ones, and then goes there.
+    #[test]
+    fn a_stay_in_an_ordered_queue_is_short() {
+        let queue = WorkQueue::builder().shards(2).strict_priorities(true).build();
+        let shard_of = |key: &u64| queue.shared.hash(key).shard(2);
+        for shard in 0..2 {
+            let keys = (0_u64..).filter(|key| shard_of(key) == shard).take(9);
+            keys.for_each(|key| _ = queue.add_with(key, AddOptions::new().priority(Priority::HIGH)));
+        }
+        // Another thread stays with the shard that has the oldest key, and leaves.
+        queue.shared.at(0).set_stay(Some(super::PASSES));
+        let next = || shard_of(&queue.try_get().unwrap());
+        assert_eq!(next(), 1);
+        queue.shared.at(0).set_stay(None);
+        assert_eq!([(); 5].map(|()| next()), [1, 1, 1, 0, 0]);
+    }
+
+    /// A stay that has begun before a queue gets its first priority is as short from then on.
+    #[test]
+    fn the_first_priority_shortens_a_stay() {
+        let queue = WorkQueue::builder().shards(2).strict_priorities(true).build();
+        let shard_of = |key: &u64| queue.shared.hash(key).shard(2);
+        let of = |shard| (0_u64..).filter(move |key| shard_of(key) == shard);
+        let next = || shard_of(&queue.try_get().unwrap());
+        of(0).take(9).for_each(|key| _ = queue.add(key));
+        assert_eq!(next(), 0);
+        queue.add_with(of(1).next().unwrap(), AddOptions::new().priority(Priority::HIGH));
+        assert_eq!([(); 5].map(|()| next()), [0, 0, 0, 1, 0]);
     }
 
     /// When the shard with which a thread stays is empty, the thread takes the key that it has just added, and then the oldest one.

@@ -235,6 +235,10 @@ mod tests {
             assert!(queue.wait_idle_timeout(Duration::ZERO).is_err());
             assert_eq!(looks(&queue) - before, 2, "held {held}");
         }
+        assert!(queue.is_empty());
+        let before = looks(&queue);
+        assert!(queue.wait_idle_timeout(Duration::ZERO).is_ok());
+        assert_eq!(looks(&queue) - before, 1, "nothing is left");
     }
 
     /// The last key is done after a wait whose time is up has looked, and before it counts what is left. Here the waker of a task does that,

@@ -680,8 +680,9 @@ mod tests {
     /// parks (I8).
     #[test]
     fn a_deadline_that_comes_behind_the_driver_makes_it_look_again() {
+        type ToAdd = std::sync::Mutex<Option<(WorkQueue<u32>, u32)>>;
         #[derive(Clone, Default)]
-        struct Adds(std::sync::Arc<std::sync::Mutex<Option<(WorkQueue<u32>, u32)>>>);
+        struct Adds(std::sync::Arc<ToAdd>);
         impl crate::observe::Observer for Adds {
             fn added(&self, added: Added) {
                 if added == Added::Queued {
@@ -743,8 +744,11 @@ mod tests {
             TRIES.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
             Err(std::io::ErrorKind::WouldBlock.into())
         });
+        let before = now();
         queue.add_after(0, Duration::from_secs(3600));
         assert_eq!(tries(), 1);
+        let driver = std::mem::take(&mut queue.shared.hub().driver);
+        assert!(matches!(driver, State::Missing { retry_at } if retry_at >= before + RETRY), "{driver:?}");
         let mut hub = queue.shared.hub();
         (hub.driver, hub.stand_in) = (State::Missing { retry_at: now() }, State::Running);
         drop(hub);

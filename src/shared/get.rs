@@ -426,4 +426,23 @@ mod tests {
         let woken_at = [1, 0].map(|left| 1 + parked.iter().position(|parked| *parked == left).expect("it is woken"));
         assert_eq!(woken_at, [1, 64 / 4 + 1]);
     }
+
+    /// The waker of a task that no longer waits panics when it is dropped. That is caught and counted (W4).
+    #[test]
+    fn a_waker_may_panic_when_its_task_leaves() {
+        struct Panics;
+        impl std::task::Wake for Panics {
+            fn wake(self: Arc<Self>) {}
+        }
+        impl Drop for Panics {
+            fn drop(&mut self) {
+                std::panic::resume_unwind(Box::new("as planned"));
+            }
+        }
+        let queue = WorkQueue::<u32>::builder().driver(Driver::Manual).build();
+        let task = Waiter::Task(Arc::new(Panics).into());
+        let Wait::Park(ticket) = Shared::take_or_wait(&queue.shared, task) else { panic!("there is no key") };
+        queue.shared.leave_getters(ticket);
+        assert_eq!(queue.stats().caught_panics, 1);
+    }
 }

@@ -313,5 +313,8 @@ mod tests {
         assert!(queue.shared.all().all(|locked| locked.len() > 4), "each group has keys in each shard");
         let handed_out: Vec<_> = queue.inspect().groups().iter().map(|group| group.handed_out).collect();
         assert_eq!((handed_out.len(), handed_out.iter().sum::<u64>()), (2, 40));
+        let without_groups = WorkQueue::new();
+        without_groups.add(1);
+        assert!(without_groups.inspect().groups().is_empty());
     }
 }

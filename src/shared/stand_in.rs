@@ -118,6 +118,7 @@ impl HubGuard<'_> {
 mod tests {
     use super::*;
     use crate::observe::{Metrics, Observer};
+    use crate::shared::hub::Flags;
     use crate::shared::start_driver_thread;
     use crate::shared::stopped::{SLOWER, until};
     use crate::sync::now;
@@ -372,5 +373,23 @@ mod tests {
         queue.shared.hub().stand_in = State::Running;
         drop(parking);
         assert!(matches!(queue.shared.hub().stand_in, State::Running));
+    }
+
+    /// The driver has started: its stand-in leaves the place before it parks.
+    #[test]
+    fn a_stand_in_leaves_the_place_when_there_is_a_driver() {
+        let queue = driverless(WorkQueue::builder());
+        let mut parking = Parking::new(&queue.shared);
+        let mut park = || {
+            parking.park(&Parker::new(), Some(now()));
+            std::mem::take(&mut queue.shared.hub().stand_in)
+        };
+        let first = park();
+        assert!(matches!(first, State::Parked { .. }), "{first:?}");
+        let mut hub = queue.shared.hub();
+        (hub.driver, hub.stand_in) = (State::Running, first);
+        hub.set(Flags::NO_DRIVER, false);
+        drop(hub);
+        assert!(matches!(park(), State::Absent));
     }
 }
