@@ -7,7 +7,7 @@
     ci/mutants.py src/workers tests/workers.rs against the unit tests and these programs only
     ci/mutants.py --sample 200 src/shared      200 of them, chosen at random (the same ones each time)
     ci/mutants.py --again src/order            only those that survived the last run, for instance against new tests
-    ci/mutants.py --new --sample 9 src/shared    nine more: of those that the last run did not have
+    ci/mutants.py --new --sample 9 src/shared  nine of those that the last run did not have
     ci/mutants.py --only 17                    mutant 17 of the last run, with the output of the tests
 
 A *mutant* is the crate with one small change: another operator, a statement left out, a body that returns at once, a guard that is always
