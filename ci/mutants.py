@@ -7,6 +7,7 @@
     ci/mutants.py src/workers tests/workers.rs against the unit tests and these programs only
     ci/mutants.py --sample 200 src/shared      200 of them, chosen at random (the same ones each time)
     ci/mutants.py --again src/order            only those that survived the last run, for instance against new tests
+    ci/mutants.py --new --sample 9 src/shared  nine of those that the last run did not have
     ci/mutants.py --only 17                    mutant 17 of the last run, with the output of the tests
 
 A *mutant* is the crate with one small change: another operator, a statement left out, a body that returns at once, a guard that is always
@@ -415,7 +416,8 @@ def main():
     files = [str(f.relative_to(ROOT)) for c in chosen for f in ([ROOT / c] if c.endswith(".rs") else sorted((ROOT / c).rglob("*.rs")))]
     files = [f for f in dict.fromkeys(files) if not any(part in f for part in LEFT_OUT)]
     again = {m["name"] for m in last["mutants"] if not m["caught"]} if "--again" in options else None
-    mutants = generate(files, lambda name: again is None or name in again)
+    old = {m["name"] for m in last["mutants"]} if "--new" in options else set()
+    mutants = generate(files, lambda name: (again is None or name in again) and name not in old)
     named = [a for a in arguments if a.startswith("tests/")]
     programs = build(sorted(Path(test).stem for test in named or ([] if "--quick" in options else (ROOT / "tests").glob("*.rs"))))
     # In a random order, the same each time: a run that is ended early is a sample of the folder that it was at.
@@ -441,7 +443,7 @@ def main():
         mutant |= {"caught": caught, "sometimes": sometimes}
 
     # Those that were caught before, which do not run again.
-    kept = [m | {"number": None} for m in last.get("mutants", []) if again is not None and m["caught"]]
+    kept = [m | {"number": None} for m in last.get("mutants", []) if m["name"] in old or again is not None and m["caught"]]
 
     def save():
         ran = [m for m in mutants if "caught" in m]

@@ -305,6 +305,16 @@ fn keys_that_are_done_cost_nothing() {
     assert!(left <= 0, "{left} bytes more");
 }
 
+/// Without an observer nothing is kept of each key but the item.
+#[test]
+fn get_many_allocates_for_its_items_alone() {
+    let queue = WorkQueue::new();
+    queue.add_all(0..100);
+    let mut items = Vec::new();
+    assert_eq!(allocations_of(|| items = queue.get_many(50)), 1);
+    assert_eq!(items.len(), 50);
+}
+
 #[test]
 fn a_queue_without_handles_leaves_no_memory() {
     warm_up();

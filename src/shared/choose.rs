@@ -668,4 +668,72 @@ mod tests {
         }
         assert!(failed.is_empty(), "{failed:#?}");
     }
+
+    /// A getter that gets the lock leaves the number of passes as it is, unless another one has waited for the lock in vain.
+    #[test]
+    fn a_lock_that_is_free_again_is_waited_for() {
+        let queue = WorkQueue::<u64>::builder().shards(2).build();
+        let shard = queue.shared.at(0);
+        for (before, after) in [(super::PASSES, super::PASSES), (1, 1), (super::PASSES_IF_STOPPED, 0)] {
+            shard.allow_passes(before);
+            drop(queue.shared.lock_to_take(shard, false, &mut super::Busy::default()).expect("it is free"));
+            assert_eq!(shard.lock_passes(), after);
+        }
+    }
+
+    /// While a getter stays with a shard, others pass by it as often as [`PASSES`](super::PASSES) says.
+    #[test]
+    fn a_stay_begins_with_all_passes() {
+        let queue = WorkQueue::<u64>::builder().shards(2).build();
+        let shard = queue.shared.at(0);
+        assert!(shard.begin_stay() && !shard.begin_stay());
+        assert_eq!(shard.stay(), Some(super::PASSES));
+        for passes in [Some(3), Some(0), None] {
+            shard.set_stay(passes);
+            assert_eq!(shard.stay(), passes);
+        }
+    }
+
+    /// A thread stays with a shard of an ordered queue for four keys, though another shard has older ones, and then goes there.
+    #[test]
+    fn a_stay_in_an_ordered_queue_is_short() {
+        let queue = WorkQueue::builder().shards(2).strict_priorities(true).build();
+        let shard_of = |key: &u64| queue.shared.hash(key).shard(2);
+        for shard in 0..2 {
+            let keys = (0_u64..).filter(|key| shard_of(key) == shard).take(9);
+            keys.for_each(|key| _ = queue.add_with(key, AddOptions::new().priority(Priority::HIGH)));
+        }
+        // Another thread stays with the shard that has the oldest key, and leaves.
+        queue.shared.at(0).set_stay(Some(super::PASSES));
+        let next = || shard_of(&queue.try_get().unwrap());
+        assert_eq!(next(), 1);
+        queue.shared.at(0).set_stay(None);
+        assert_eq!([(); 5].map(|()| next()), [1, 1, 1, 0, 0]);
+    }
+
+    /// A stay that has begun before a queue gets its first priority is as short from then on.
+    #[test]
+    fn the_first_priority_shortens_a_stay() {
+        let queue = WorkQueue::builder().shards(2).strict_priorities(true).build();
+        let shard_of = |key: &u64| queue.shared.hash(key).shard(2);
+        let of = |shard| (0_u64..).filter(move |key| shard_of(key) == shard);
+        let next = || shard_of(&queue.try_get().unwrap());
+        of(0).take(9).for_each(|key| _ = queue.add(key));
+        assert_eq!(next(), 0);
+        queue.add_with(of(1).next().unwrap(), AddOptions::new().priority(Priority::HIGH));
+        assert_eq!([(); 5].map(|()| next()), [0, 0, 0, 1, 0]);
+    }
+
+    /// When the shard with which a thread stays is empty, the thread takes the key that it has just added, and then the oldest one.
+    #[test]
+    fn a_thread_takes_the_key_that_it_has_just_added() {
+        let queue = WorkQueue::builder().shards(4).build();
+        let of = |shard| (0_u64..).find(|key| queue.shared.hash(key).shard(4) == shard).expect("each shard has keys");
+        let [stays, older, own] = [0, 1, 2].map(of);
+        [stays, older].into_iter().for_each(|key| _ = queue.add(key));
+        let get = || *queue.try_get().expect("it is queued");
+        assert_eq!(get(), stays);
+        queue.add(own);
+        assert_eq!([get(), get()], [own, older]);
+    }
 }

@@ -204,3 +204,28 @@ impl<K> Shared<K> {
         Added::Rejected
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use crate::time::wheel::MAX_BLOCKS;
+    use crate::{AddOptions, Added, Driver, WorkQueue};
+    use std::time::Duration;
+
+    /// The wheel is full: a requeue that sets no delay needs no room, and one that the queue refuses sets none.
+    #[test]
+    fn a_requeue_without_a_delay_needs_no_room() {
+        const HOUR: Duration = Duration::from_secs(3600);
+        let queue = WorkQueue::builder().driver(Driver::Manual).build();
+        queue.add_after(0, HOUR);
+        queue.add(1);
+        let most = MAX_BLOCKS.replace(1);
+        let is_full = || !queue.shared.first.lock().has_room_for_delay();
+        assert!(is_full());
+        assert_eq!(queue.get().unwrap().requeue_with(AddOptions::new()), Added::Deferred);
+        let item = queue.get().unwrap();
+        queue.shut_down();
+        assert!(is_full());
+        assert_eq!(item.requeue_after(HOUR), Added::Rejected);
+        MAX_BLOCKS.set(most);
+    }
+}

@@ -168,7 +168,12 @@ impl<K> Shared<K> {
 mod tests {
     use super::*;
     use crate::shared::Wait;
-    use crate::{Clock, Driver, WorkQueue};
+    use crate::shared::hub::Flags;
+    use crate::shared::stopped::until;
+    use crate::sync::now;
+    use crate::time::driver::State;
+    use crate::{Clock, Driver, OwnedItem, WorkQueue};
+    use std::sync::atomic::Ordering::Relaxed;
     use std::time::Duration;
 
     /// Calls that have their answer at once, and calls with a time-out of zero, start no deadline (P27).
@@ -192,5 +197,71 @@ mod tests {
         let drained = Deadline::after(Duration::from_millis(1));
         assert!(Shared::drain(&queue.shared, &drained).is_err() && drained.has_started());
         item.done();
+    }
+
+    fn looks(queue: &WorkQueue<u64>) -> usize {
+        queue.shared.first.looks.load(Relaxed)
+    }
+
+    /// While an idle wait waits for the lock of the second shard, a key comes to the first one and goes. The queue may have been idle or not:
+    /// a wait that has time looks again.
+    #[test]
+    fn an_idle_wait_beside_adds_looks_again_until_its_deadline() {
+        let queue = WorkQueue::builder().shards(2).driver(Driver::Manual).build();
+        let key = (0_u64..).find(|key| queue.shared.hash(key).shard(2) == 0).expect("each shard has keys");
+        for timeout in [Duration::from_secs(3600), Duration::ZERO] {
+            let second = queue.shared.at(1).lock();
+            let before = looks(&queue);
+            let is_idle = std::thread::scope(|scope| {
+                let waits = scope.spawn(|| Shared::park_for(&queue.shared, WaitGoal::Idle, &Deadline::after(timeout)));
+                until("it has visited the first shard", || looks(&queue) > before);
+                queue.add(key);
+                drop(queue.try_get().expect("it is queued"));
+                drop(second);
+                waits.join().unwrap()
+            });
+            assert_eq!(is_idle, !timeout.is_zero());
+        }
+    }
+
+    /// A wait with a time-out of zero looks once, and counts what is left.
+    #[test]
+    fn a_wait_whose_time_is_up_looks_once() {
+        let queue = WorkQueue::builder().driver(Driver::Manual).build();
+        queue.add(1);
+        for held in [false, true] {
+            let _item = held.then(|| queue.get().unwrap());
+            let before = looks(&queue);
+            assert!(queue.wait_idle_timeout(Duration::ZERO).is_err());
+            assert_eq!(looks(&queue) - before, 2, "held {held}");
+        }
+        assert!(queue.is_empty());
+        let before = looks(&queue);
+        assert!(queue.wait_idle_timeout(Duration::ZERO).is_ok());
+        assert_eq!(looks(&queue) - before, 1, "nothing is left");
+    }
+
+    /// The last key is done after a wait whose time is up has looked, and before it counts what is left. Here the waker of a task does that,
+    /// which the wait calls as it leaves the place of the missing driver.
+    #[test]
+    fn a_wait_that_finds_nothing_left_looks_once_more() {
+        struct Ends(std::sync::Mutex<Option<OwnedItem<u64>>>);
+        impl std::task::Wake for Ends {
+            fn wake(self: std::sync::Arc<Self>) {
+                drop(self.0.lock().unwrap().take());
+            }
+        }
+        let queue = WorkQueue::builder().build_with(|_| Err(std::io::ErrorKind::WouldBlock.into()));
+        queue.add(1);
+        let ends = std::sync::Arc::new(Ends(std::sync::Mutex::new(Some(queue.get().unwrap().into_owned()))));
+        let mut hub = queue.shared.hub();
+        hub.driver = State::Missing { retry_at: now() + Duration::from_secs(3600) };
+        hub.set(Flags::NO_DRIVER, true);
+        let task = hub.getters.waiters.push(Waiter::Task(std::sync::Arc::clone(&ends).into()));
+        hub.getters.wake_later(task);
+        drop(hub);
+        let idle = queue.wait_idle_timeout(Duration::ZERO);
+        assert!(ends.0.lock().unwrap().is_none(), "the waker was called");
+        assert!(idle.is_ok(), "{idle:?}");
     }
 }

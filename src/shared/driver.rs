@@ -675,4 +675,88 @@ mod tests {
         let turn = shared.expire_batch(&shared.first, shared.first.lock(), now);
         assert_eq!(queue.shared.report(&turn), 50);
     }
+
+    /// While the second shard is visited, a delay comes to the first one, which has been visited: the driver looks once more before it
+    /// parks (I8).
+    #[test]
+    fn a_deadline_that_comes_behind_the_driver_makes_it_look_again() {
+        type ToAdd = std::sync::Mutex<Option<(WorkQueue<u32>, u32)>>;
+        #[derive(Clone, Default)]
+        struct Adds(std::sync::Arc<ToAdd>);
+        impl crate::observe::Observer for Adds {
+            fn added(&self, added: Added) {
+                if added == Added::Queued {
+                    let (queue, key) = self.0.lock().unwrap().take().expect("one key expires");
+                    queue.add_after(key, Duration::from_secs(3600));
+                }
+            }
+        }
+        let adds = Adds::default();
+        let queue = WorkQueue::builder().shards(2).observer(adds.clone()).build_with(is_never_run);
+        let [first, second] = [0, 1]
+            .map(|shard| (0_u32..).find(|key| queue.shared.hash(key).shard(2) == shard).expect("each shard has keys"));
+        queue.add_after(second, Duration::from_millis(1));
+        std::thread::sleep(Duration::from_millis(2));
+        *adds.0.lock().unwrap() = Some((queue.clone(), first));
+        assert!(queue.shared.expire_all().is_none(), "it would park without knowing the deadline");
+        assert_eq!((queue.len(), queue.delayed_len()), (1, 1));
+        let (_hub, until) = queue.shared.expire_all().expect("nothing is due");
+        assert_eq!(until, queue.shared.first.driver_until());
+        assert!(until < NEVER);
+    }
+
+    /// A getter of an ordered queue that does not measure reads the clock at one of [`READS`] hand-outs. One of a plain queue does not at any,
+    /// unless it parks.
+    #[test]
+    fn a_getter_reads_the_clock_at_few_hand_outs() {
+        for is_ordered in [true, false] {
+            let builder = WorkQueue::builder();
+            let builder = if is_ordered { builder.fair_by(|key: &u32| key % 2) } else { builder };
+            let queue = builder.build_with(is_never_run);
+            let hand_outs = READS as usize;
+            queue.add_all(1..=hand_outs as u32);
+            queue.add_after(0, Duration::from_millis(1));
+            std::thread::sleep(Duration::from_millis(2));
+            // Of each one, whether it has not added the key that is due.
+            let left = (0..hand_outs).map(|_| {
+                let mut taken = None;
+                queue.shared.take_many(1, |one| taken = Some(one));
+                queue.shared.done(taken.expect("it is queued").claimed);
+                queue.delayed_len()
+            });
+            let expected = (1..=hand_outs).map(|nth| usize::from(!is_ordered || nth < hand_outs));
+            assert_eq!(Vec::from_iter(left), Vec::from_iter(expected), "ordered {is_ordered}");
+        }
+        // A call that returns when it finds no key adds none.
+        let queue = WorkQueue::builder().build_with(is_never_run);
+        queue.add_after(0, Duration::from_millis(1));
+        std::thread::sleep(Duration::from_millis(2));
+        assert!(queue.try_get().is_err());
+        assert_eq!(queue.delayed_len(), 1);
+    }
+
+    /// A getter or an idle wait tries to start the driver, also if another thread stands in for it.
+    #[test]
+    fn a_call_that_waits_tries_to_start_the_driver() {
+        static TRIES: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
+        let tries = || TRIES.load(std::sync::atomic::Ordering::Relaxed);
+        let queue = WorkQueue::<u32>::builder().build_with(|_| {
+            TRIES.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            Err(std::io::ErrorKind::WouldBlock.into())
+        });
+        let before = now();
+        queue.add_after(0, Duration::from_secs(3600));
+        assert_eq!(tries(), 1);
+        let driver = std::mem::take(&mut queue.shared.hub().driver);
+        assert!(matches!(driver, State::Missing { retry_at } if retry_at >= before + RETRY), "{driver:?}");
+        let mut hub = queue.shared.hub();
+        (hub.driver, hub.stand_in) = (State::Missing { retry_at: now() }, State::Running);
+        drop(hub);
+        assert!(queue.get_timeout(Duration::from_millis(1)).is_err());
+        let before = tries();
+        assert!(before > 1, "a getter tries");
+        queue.shared.hub().driver = State::Missing { retry_at: now() };
+        assert!(queue.wait_idle_timeout(Duration::ZERO).is_err());
+        assert!(tries() > before, "an idle wait tries");
+    }
 }

@@ -321,8 +321,10 @@ impl<K> Shared<K> {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::WorkQueue;
+    use crate::machine::{How, Mode};
+    use crate::order::Group;
     use crate::sync::{OVERDUE, Parker};
+    use crate::{Driver, WorkQueue};
     use std::sync::atomic::Ordering::Relaxed;
 
     /// With a limit, a key that fills its group may move many levels, so a critical section takes fewer keys.
@@ -354,5 +356,93 @@ mod tests {
         while queue.shared.hub().getters.woken_at.is_some_and(|at| at.elapsed() < OVERDUE) {}
         queue.add(2);
         assert_eq!(parked(), 0);
+    }
+
+    /// The blocks of the order that `get_many` empties are freed, though no key leaves the table.
+    #[test]
+    fn get_many_leaves_no_garbage() {
+        let queue = WorkQueue::builder().driver(Driver::Manual).build();
+        queue.add_all(0..10_000_u32);
+        let _held = queue.get_many(usize::MAX);
+        assert!(!queue.shared.first.lock().has_garbage());
+    }
+
+    /// A getter goes on the list, a push takes it off, and in its visits it finds another key before it parks: it wakes the next getter for
+    /// the key of the push (W2).
+    #[test]
+    fn a_getter_that_was_woken_before_it_parks_wakes_the_next() {
+        let queue = WorkQueue::builder().driver(Driver::Manual).build();
+        let parkers = [Parker::new(), Parker::new()];
+        let [first, next] = parkers.each_ref().map(|parker| Waiter::Thread(parker.unparker()));
+        let first = queue.shared.hub().getters.waiters.push(first);
+        assert!(matches!(Shared::take_or_wait(&queue.shared, next), Wait::Park(_)));
+        for key in [1, 2] {
+            queue.add(key);
+            let mut hub = queue.shared.hub();
+            hub.getters.woken_at = None; // it is not overdue
+            assert_eq!(hub.getters.waiters.len(), 1, "the first getter is on its way");
+        }
+        assert!(matches!(queue.shared.visit_listed(first, true, Visit::BeforePark), Wait::Item(_)));
+        assert_eq!(queue.shared.hub().getters.waiters.len(), 0);
+    }
+
+    /// Dense adds are measured one in eight, but the first one after a getter has parked is measured.
+    #[test]
+    fn a_getter_that_parks_has_the_next_add_measured() {
+        let queue = WorkQueue::builder().measure(true).driver(Driver::Manual).build();
+        let add = |key: u64| {
+            let (locked, hash) = (&queue.shared.first, queue.shared.hash(&key));
+            let mut machine = locked.lock();
+            let (_, owed) = machine.add(&mut Some(key), hash, Group::default(), How::NOW, Mode::MEASURED);
+            let is_measured = machine.wants_time();
+            machine.times().into_iter().for_each(|times| times.dirty_at(0)); // all at the same time
+            queue.shared.leave(locked, machine, owed, Mode::MEASURED, Change::Queued);
+            is_measured
+        };
+        assert_eq!((0..50).filter(|key| add(*key)).max(), Some(46));
+        while queue.try_get().is_ok() {}
+        assert!(queue.shared.visit_all(Visit::BeforePark).found.is_none());
+        assert!(add(50));
+    }
+
+    /// A thread that was woken is on its way, so the next one is woken when there are more than 64 keys. A push looks at its own shard
+    /// alone, and takes the others to be as long.
+    #[test]
+    fn a_push_takes_all_shards_to_be_as_long_as_its_own() {
+        let queue = WorkQueue::builder().shards(4).build();
+        let parkers = [Parker::new(), Parker::new()];
+        for parker in &parkers {
+            let wait = Shared::take_or_wait(&queue.shared, Waiter::Thread(parker.unparker()));
+            assert!(matches!(wait, Wait::Park(_)));
+        }
+        let mut keys = (0_u64..).filter(|key| queue.shared.hash(key).shard(4) == 2);
+        let mut add = || {
+            queue.add(keys.next().expect("each shard has keys"));
+            let mut hub = queue.shared.hub();
+            hub.getters.woken_at = None; // it is not overdue
+            hub.getters.waiters.len()
+        };
+        let parked: Vec<_> = (0..20).map(|_| add()).collect();
+        let woken_at = [1, 0].map(|left| 1 + parked.iter().position(|parked| *parked == left).expect("it is woken"));
+        assert_eq!(woken_at, [1, 64 / 4 + 1]);
+    }
+
+    /// The waker of a task that no longer waits panics when it is dropped. That is caught and counted (W4).
+    #[test]
+    fn a_waker_may_panic_when_its_task_leaves() {
+        struct Panics;
+        impl std::task::Wake for Panics {
+            fn wake(self: Arc<Self>) {}
+        }
+        impl Drop for Panics {
+            fn drop(&mut self) {
+                std::panic::resume_unwind(Box::new("as planned"));
+            }
+        }
+        let queue = WorkQueue::<u32>::builder().driver(Driver::Manual).build();
+        let task = Waiter::Task(Arc::new(Panics).into());
+        let Wait::Park(ticket) = Shared::take_or_wait(&queue.shared, task) else { panic!("there is no key") };
+        queue.shared.leave_getters(ticket);
+        assert_eq!(queue.stats().caught_panics, 1);
     }
 }

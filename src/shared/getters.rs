@@ -186,6 +186,8 @@ mod tests {
         drop(getters.arrive(tickets[0], false));
         assert_eq!(getters.passed_by.len(), 1, "one is gone");
         while now() < getters.wake_at.expect("the other is to be woken") {}
+        let before = now();
         assert!(getters.take_passed_by().contains(&tickets[1]));
+        assert!(getters.wake_at.is_some_and(|at| at >= before + BUSY), "the driver looks again, and not at once");
     }
 }

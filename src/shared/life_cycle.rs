@@ -69,3 +69,23 @@ impl HubGuard<'_> {
         self.wakes.append(getters);
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use crate::WorkQueue;
+    use std::future::Future;
+    use std::pin::pin;
+    use std::task::{Context, Waker};
+
+    #[test]
+    fn a_dropped_task_waits_for_no_shut_down() {
+        let queue = WorkQueue::<u32>::new();
+        let waiting = || queue.shared.hub().life_cycle.shut_down_waiters.len();
+        {
+            let mut shut_down = pin!(queue.until_shutting_down());
+            assert!(shut_down.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+            assert_eq!(waiting(), 1);
+        }
+        assert_eq!(waiting(), 0);
+    }
+}

@@ -224,4 +224,25 @@ mod tests {
         }
         assert!(failed.is_empty(), "{failed:#?}");
     }
+
+    /// The turn of a level goes to the shard whose oldest key of a lower level has waited longest, whether the shard has keys of the higher
+    /// one or not.
+    #[test]
+    fn a_turn_goes_to_the_shard_with_the_oldest_lower_key() {
+        for shards_with_more in [1, 4] {
+            for older in [1, 2] {
+                let queue = WorkQueue::builder().shards(4).seed(1).clock(Clock::mock().0).build();
+                let shard_of = |key: &u64| queue.shared.hash(key).shard(4);
+                let of = |shard| (0_u64..).filter(move |key| shard_of(key) == shard);
+                let low = [older, 3 - older].map(|shard| of(shard).next().expect("each shard has keys"));
+                low.iter().for_each(|key| _ = queue.add_with(*key, AddOptions::new().priority(Priority::LOW)));
+                for shard in 0..shards_with_more {
+                    of(shard).skip(1).take(100).for_each(|key| _ = queue.add(key));
+                }
+                let hand_outs = (0..100).map(|_| *queue.try_get().expect("it is queued"));
+                let came = Vec::from_iter(hand_outs.filter(|key| low.contains(key)));
+                assert_eq!(came, low, "{shards_with_more} shards have NORMAL keys");
+            }
+        }
+    }
 }

@@ -303,4 +303,18 @@ mod tests {
             drop(held);
         }
     }
+
+    /// A group has been handed out what each shard counts of it, however many of its keys are there.
+    #[test]
+    fn hand_outs_of_a_group_are_those_of_all_shards() {
+        let queue = WorkQueue::builder().shards(4).fair_by(|key: &u32| key % 2).build();
+        queue.add_all(0..400);
+        (0..40).for_each(|_| drop(queue.try_get().unwrap()));
+        assert!(queue.shared.all().all(|locked| locked.len() > 4), "each group has keys in each shard");
+        let handed_out: Vec<_> = queue.inspect().groups().iter().map(|group| group.handed_out).collect();
+        assert_eq!((handed_out.len(), handed_out.iter().sum::<u64>()), (2, 40));
+        let without_groups = WorkQueue::new();
+        without_groups.add(1);
+        assert!(without_groups.inspect().groups().is_empty());
+    }
 }

@@ -118,6 +118,7 @@ impl HubGuard<'_> {
 mod tests {
     use super::*;
     use crate::observe::{Metrics, Observer};
+    use crate::shared::hub::Flags;
     use crate::shared::start_driver_thread;
     use crate::shared::stopped::{SLOWER, until};
     use crate::sync::now;
@@ -355,5 +356,40 @@ mod tests {
         let _held = queue.get().unwrap();
         assert!(queue.shut_down_with_drain_timeout(Duration::from_millis(50)).is_err());
         assert!(reports.load(Ordering::Relaxed) > 3);
+    }
+
+    /// The queue is shut down, so a thread that stands in has nothing more to do. It leaves the place when it parks, and does not clear it
+    /// at the end of its wait, when another thread may have taken it.
+    #[test]
+    fn a_stand_in_with_nothing_to_do_leaves_the_place() {
+        let queue = driverless(WorkQueue::builder());
+        queue.add(0);
+        let _held = queue.get().unwrap();
+        queue.shared.begin_drain();
+        queue.shared.hub().driver = State::Missing { retry_at: now() + HOUR };
+        let mut parking = Parking::new(&queue.shared);
+        parking.park(&Parker::new(), Some(now()));
+        assert!(queue.shared.is_driver_missing() && matches!(queue.shared.hub().stand_in, State::Absent));
+        queue.shared.hub().stand_in = State::Running;
+        drop(parking);
+        assert!(matches!(queue.shared.hub().stand_in, State::Running));
+    }
+
+    /// The driver has started: its stand-in leaves the place before it parks.
+    #[test]
+    fn a_stand_in_leaves_the_place_when_there_is_a_driver() {
+        let queue = driverless(WorkQueue::builder());
+        let mut parking = Parking::new(&queue.shared);
+        let mut park = || {
+            parking.park(&Parker::new(), Some(now()));
+            std::mem::take(&mut queue.shared.hub().stand_in)
+        };
+        let first = park();
+        assert!(matches!(first, State::Parked { .. }), "{first:?}");
+        let mut hub = queue.shared.hub();
+        (hub.driver, hub.stand_in) = (State::Running, first);
+        hub.set(Flags::NO_DRIVER, false);
+        drop(hub);
+        assert!(matches!(park(), State::Absent));
     }
 }

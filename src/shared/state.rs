@@ -238,4 +238,17 @@ mod tests {
             assert!((before..after).contains(&stamp), "{before} {stamp} {after}");
         }
     }
+
+    /// The room for keys that a builder asks for is that of all shards together.
+    #[test]
+    fn each_shard_has_its_part_of_the_capacity() {
+        let buckets = |shards, capacity| {
+            let queue = WorkQueue::<u32>::builder().shards(shards).capacity(capacity).build();
+            let each: Vec<_> = queue.shared.all().map(|locked| locked.lock().buckets().1).collect();
+            assert_eq!(each, vec![each[0]; shards]);
+            each[0]
+        };
+        assert_eq!(buckets(4, 40_000), buckets(1, 10_000));
+        assert!(buckets(1, 10_000) > buckets(1, 0));
+    }
 }

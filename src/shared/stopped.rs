@@ -218,6 +218,23 @@ fn a_last_look_waits_for_a_busy_shard_only_if_it_must() {
     holder.join().unwrap();
 }
 
+/// A `turn` visits the other shards first, and then waits for the busy one.
+#[test]
+fn a_turn_visits_a_busy_shard_at_the_end() {
+    let (clock, time) = Clock::mock();
+    let queue = builder().clock(clock).driver(Driver::Manual).build();
+    (0..SHARDS).for_each(|shard| _ = queue.add_after(key_of(&queue, shard), Duration::from_secs(1)));
+    time.advance(Duration::from_secs(1));
+    let holder = Stopped::in_shard(&queue, 1);
+    let turn = thread::spawn({
+        let queue = queue.clone();
+        move || queue.turn()
+    });
+    until("it has visited the other shards", || queue.len() == SHARDS - 1);
+    holder.goes_on();
+    assert_eq!((turn.join().unwrap(), queue.len()), (SHARDS, SHARDS));
+}
+
 /// Tasks that pass by a busy shard are polled once in 100 µs at most, and the driver, which is started for them, wakes them. When the
 /// last has its key, the driver parks (P16).
 #[test]

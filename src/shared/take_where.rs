@@ -205,8 +205,11 @@ impl<K: Hash + Eq + Clone> Shared<K> {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use crate::order::tests::VISITS;
-    use crate::{WorkQueue, WorkQueueBuilder};
+    use crate::shared::Shared;
+    use crate::{Driver, WorkQueue, WorkQueueBuilder};
+    use std::cell::Cell;
     use std::sync::atomic::Ordering::Relaxed;
+    use std::time::Duration;
 
     /// A key stays at the front. Other keys come behind it, and are taken, again and again.
     fn visits_of_rounds(builder: WorkQueueBuilder<u32>) -> Vec<(usize, u64)> {
@@ -237,5 +240,72 @@ mod tests {
             );
             assert!(last.0 <= first.0 && last.1 <= first.1 + first.1 / 8, "groups {fair}: {first:?}, then {last:?}");
         }
+    }
+
+    thread_local! {
+        static CLONES: Cell<usize> = const { Cell::new(0) };
+        /// The drop of the next key panics.
+        static DROP_PANICS: Cell<bool> = const { Cell::new(false) };
+    }
+
+    #[derive(Debug, PartialEq, Eq, Hash)]
+    struct Key(u32);
+
+    impl Clone for Key {
+        fn clone(&self) -> Self {
+            CLONES.set(CLONES.get() + 1);
+            Self(self.0)
+        }
+    }
+
+    impl Drop for Key {
+        fn drop(&mut self) {
+            if DROP_PANICS.replace(false) {
+                std::panic::resume_unwind(Box::new("as planned"));
+            }
+        }
+    }
+
+    /// A key that is queued or delayed is cloned once, and one that is both twice.
+    #[test]
+    fn a_key_is_cloned_once_for_each_list_that_it_is_in() {
+        for (is_queued, is_delayed) in [(true, false), (false, true), (true, true)] {
+            let queue = WorkQueue::builder().driver(Driver::Manual).build();
+            if is_delayed {
+                queue.add_after(Key(1), Duration::from_secs(1));
+            }
+            if is_queued {
+                queue.add(Key(1));
+            }
+            CLONES.set(0);
+            let taken = queue.take_where(|_| true);
+            let lists = (taken.queued.len(), taken.delayed.len());
+            assert_eq!(lists, (usize::from(is_queued), usize::from(is_delayed)));
+            assert_eq!(CLONES.get(), lists.0 + lists.1, "queued {is_queued}, delayed {is_delayed}");
+        }
+    }
+
+    /// A key that was found is handed out before it is taken, or is refused before the end of a stop: the drop of its clone panics. The
+    /// caller gets what was taken.
+    #[test]
+    fn a_clone_that_is_not_needed_may_panic() {
+        let queue = WorkQueue::builder().driver(Driver::Manual).build();
+        queue.add(Key(1));
+        let mut held = None;
+        let taken = queue.take_where(|_| {
+            held = Shared::try_take(&queue.shared);
+            DROP_PANICS.set(true);
+            true
+        });
+        assert!(taken.queued.is_empty() && taken.processing.is_empty());
+        let held = held.expect("it was queued");
+        queue.shut_down();
+        let taken = queue.shared.take_all(|| {
+            DROP_PANICS.set(true);
+            vec![(held.slot(), Key(1))]
+        });
+        assert_eq!((taken.processing.len(), taken.refused.len()), (0, 1));
+        queue.shared.done(held);
+        assert_eq!(queue.stats().caught_panics, 2);
     }
 }

@@ -83,10 +83,11 @@ impl DirtyWaiters {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
+    use super::*;
     use crate::WorkQueue;
     use std::future::Future;
     use std::pin::Pin;
-    use std::task::{Context, Waker};
+    use std::task::Context;
 
     #[test]
     fn a_dropped_task_waits_for_no_key_to_become_dirty() {
@@ -104,5 +105,18 @@ mod tests {
         assert_eq!(waiting(), [1]);
         drop(two);
         assert_eq!(waiting(), []);
+    }
+
+    /// The end of the work of a shard wakes all, if one of them waits for this shard. Those of an earlier list do not count.
+    #[test]
+    fn a_shard_for_which_nobody_waits_wakes_nobody() {
+        let mut life_cycle = LifeCycle::default();
+        let mut wait_for = |shard, ended| {
+            let _ticket = life_cycle.wait_for(shard, Waiter::Task(Waker::noop().clone()));
+            !life_cycle.work_ended(ended).is_empty()
+        };
+        assert!(wait_for(3, 3));
+        assert!(!wait_for(5, 3));
+        assert!(wait_for(3, 5));
     }
 }
