@@ -13,7 +13,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 root="$PWD"
 copy="${CARGO_TARGET_DIR:-$root/target}/planted"
 mkdir -p "$copy"
-export CARGO_TARGET_DIR="$copy/target" CARGO_PROFILE_DEV_OPT_LEVEL=1 CARGO_PROFILE_DEV_DEBUG=none REFERENCE_SECONDS=60 KEYQUEUE_STRESS=60
+export CARGO_TARGET_DIR="$copy/target" CARGO_PROFILE_DEV_OPT_LEVEL=1 CARGO_PROFILE_DEV_DEBUG=none REFERENCE_SECONDS=60 DRIVEN_LIVES=2000 KEYQUEUE_STRESS=60
 missed=()
 patches=tests/planted
 if [ "${1:-}" = --machine ]; then

@@ -69,7 +69,7 @@
 //! * **P16** An idle queue runs nothing. It has no thread until the first delay, the first task that passes by a busy shard (P21), or the
 //!   first add if the observer has an [interval](crate::observe::Observer::interval). That thread is parked until a delay expires, such a
 //!   task is to be woken, or a report is due. A report is due at the interval while keys are queued, processing or delayed, and once more
-//!   when there are none. Then no thread wakes up until the next add (W6). Upheld by `src/time/driver.rs` and `src/shared/reports.rs`.
+//!   when there are none. Then no thread wakes up until the next add (W6). Upheld by `src/shared/driver/states.rs` and `src/shared/reports.rs`.
 //!   Shown by `tests/idle.rs`, `tests/delays_driver.rs` and `tests/reports.rs`.
 //! * **P17** No foreign code runs under a lock. Foreign code is the user's: keys, wakers, observers, limiters, hooks, predicates. The
 //!   exceptions are the function of [`Clock::from_fn`](crate::Clock::from_fn), a key's `Eq` and `Equivalent`, and its `Clone` in
@@ -114,10 +114,10 @@
 //!   `loom-tests/tests/order.rs`.
 //! * **P21** With several shards, a thread that stops in the middle of a call keeps other threads only from the keys of one shard. While
 //!   other shards have keys, getters pass by a lock that is held. If no other shard has keys, they wait for it as long as critical sections
-//!   take. Then getters, and the driver, pass by it, and come back within 100 µs. The driver thread, or its stand-in (W7), wakes the tasks
-//!   among these getters; where there is neither, a task waits for the lock in its poll, as an add of a key of that shard does. A getter
+//!   take. Then getters, and the driver, pass by it, and come back within 100 µs. The driver thread wakes the tasks among these
+//!   getters; where it cannot be started, a task waits for the lock in its poll, as an add of a key of that shard does. A getter
 //!   that gives a lock back does not wait for a thread that has stopped while it was about to park for this lock. Upheld by
-//!   `src/shared/choose.rs`, `src/shared/get.rs`, `src/shared/driver.rs` and `src/sync/lock.rs`. Shown by the tests of
+//!   `src/shared/choose.rs`, `src/shared/get.rs`, `src/shared/driver/mod.rs` and `src/sync/lock.rs`. Shown by the tests of
 //!   `src/shared/stopped.rs` and of the lock.
 //!
 //!   | a thread stops | these wait | until |
@@ -199,9 +199,9 @@
 //! # Waiting and wake-ups
 //!
 //! Upheld by `src/shared/getters.rs` and `src/shared/get.rs`, with the list of waiters in `src/wait.rs`. W4: `src/shared/section.rs`, and
-//! the hand and the garbage of `src/machine/mod.rs`. W5: `src/shared/driver.rs`. W6: `src/shared/reports.rs`. W7:
-//! `src/shared/stand_in.rs`. I7: `src/shared/life_cycle.rs`. I8: `src/shared/driver.rs`, with `until` of `src/machine/expire.rs` and the
-//! states in `src/time/driver.rs`.
+//! the hand and the garbage of `src/machine/mod.rs`. W5: `src/shared/driver/mod.rs`. W6: `src/shared/reports.rs`. W7:
+//! `src/shared/driver/mod.rs`. I7: `src/shared/life_cycle.rs`. I8: `src/shared/driver/mod.rs`, with `until` of `src/machine/expire.rs` and the
+//! states in `src/shared/driver/states.rs`.
 //!
 //! * **W1** A getter goes on the list of waiters, and after that visits each shard under its lock; it parks only if each was empty.
 //!   Shown by the models `n_adds_wake_n_getters` and `a_push_meets_a_sleeper_in_each_shard`.
@@ -217,7 +217,7 @@
 //!   and by the model `a_stop_races_poll_and_drop`.
 //! * **W5** A task that has passed by a busy shard is woken at most 100 µs later. Before its poll returns, it asks the driver, or wakes
 //!   itself. While a task has asked, the driver starts, runs, or is parked no longer than until it has to wake the task. If the driver
-//!   cannot be started, and no thread stands in for it (W7), the task is woken at once. Shown by the models
+//!   cannot be started, the task is woken at once. Shown by the models
 //!   `a_task_that_passes_by_a_busy_shard_is_woken`, `a_second_task_that_passes_by_is_woken` and
 //!   `a_task_that_passes_by_a_busy_shard_learns_of_the_shut_down`.
 //! * **W6** In a queue whose observer has an interval, a report is scheduled while a key is queued, processing or delayed; or the add of
@@ -225,11 +225,10 @@
 //!   its lock. If keys are left, it schedules the next one. An add looks whether a report is scheduled *after* its critical section. A
 //!   scheduled report wakes the driver as an earlier delay does (I8). After the shut-down, delayed keys do not count. Shown by
 //!   `tests/reports.rs` and the models `the_last_report_meets_an_add` and `an_add_wakes_the_driver_for_a_report`.
-//! * **W7** While no driver thread can be started, at most one of the threads that wait does its work, the *stand-in*: in a get, a drain or
-//!   an idle wait. The others are not woken for it. While such a thread is parked, there is a stand-in, or a thread is on its way that
-//!   takes the place, or the call that tries to start the driver is to wake one. A stand-in whose wait ends wakes the next. Shown by the
-//!   tests of `src/shared/stand_in.rs` and the models `a_stand_in_that_leaves_wakes_the_next`,
-//!   `a_stand_in_whose_time_is_up_wakes_the_next` and `an_idle_wait_stands_in`.
+//! * **W7** While no driver thread can be started, each thread that waits in a get, a drain or an idle wait does its work, at least every ten
+//!   milliseconds. Such a thread looks whether there is a driver *after* it has gone on its list, and a call whose start of the driver fails
+//!   wakes the threads that are on a list. Shown by the tests of `src/shared/driverless.rs` and the model
+//!   `a_parked_getter_replaces_the_driver`.
 //! * **I6** No wake-up is lost between a getter's last look and its park. This is W1 for the add: it reads the flag of the waiting getters
 //!   in the critical section that queues the key. Shown by `loom-tests/tests/waiting.rs`.
 //! * **I7** In one critical section of the hub, the shut-down sets its flag and takes all getters off the list, to wake them. Then it
@@ -239,8 +238,8 @@
 //! * **I8** The driver parks no longer than until the earliest deadline of any shard. It publishes the next deadline of a shard in the
 //!   critical section in which it found nothing expired there. A call that sets an earlier deadline counts this in the hub, in its critical
 //!   section, and wakes the driver if it is parked for longer. The driver parks only if it has left no due key in any shard, and no call
-//!   has counted since it began to visit the shards. Otherwise it visits them again, after reports and the tasks of W5 had their turn. The
-//!   same holds for the driver's stand-in (W7). A getter that expires keys beside the driver publishes that deadline in the
+//!   has counted since it began to visit the shards. Otherwise it visits them again, after reports and the tasks of W5 had their turn. A
+//!   getter that expires keys beside the driver publishes that deadline in the
 //!   same way. Shown by the models `a_getter_adds_due_keys_beside_the_driver`,
 //!   `earlier_delay_rearms_driver`, `moved_delay_rearms_driver`, `a_parked_getter_replaces_the_driver` and
 //!   `an_earlier_delay_in_the_other_shard_rearms_the_driver`.

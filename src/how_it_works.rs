@@ -63,8 +63,8 @@
 //! deadline moves to a finer slot. It moves two or three times, however many keys there are. The first delay starts a thread, the *driver*,
 //! which parks until the time of the first slot. The driver also reports metrics, at the observer's
 //! [interval](crate::observe::Observer::interval). (With several shards it also wakes tasks that have found a shard's lock held for long.)
-//! If the system cannot start the thread, one of the threads that wait does its work. With [`Driver::Manual`](crate::Driver::Manual), only
-//! calls of `turn` do its work. `src/time/wheel/`, `src/shared/driver.rs`, `src/shared/stand_in.rs`.
+//! If the system cannot start the thread, the threads that wait do its work. With [`Driver::Manual`](crate::Driver::Manual), only calls of
+//! `turn` do it. `src/time/wheel/`, `src/shared/driver.rs`.
 //!
 //! # Waiting
 //!

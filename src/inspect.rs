@@ -1,12 +1,11 @@
 //! The view of a queue: its keys, levels, groups and metrics.
 
 use crate::WorkQueue;
-use crate::observe::{Metrics, Reporter};
+use crate::observe::Metrics;
 use crate::shared::Shared;
 use crate::stats::{DelayedKey, GroupStats, Level, ProcessingKey};
 use std::fmt;
 use std::hash::Hash;
-use std::time::Duration;
 
 impl<K> WorkQueue<K> {
     /// A view of the queue: the keys that are processing or delayed, groups, levels, metrics and reports.
@@ -230,38 +229,6 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Inspect<'_, K> {
     #[must_use]
     pub fn groups(self) -> Vec<GroupStats<K>> {
         Shared::groups(&self.queue.shared)
-    }
-
-    /// Starts a thread that calls [`report`](Self::report) once per `interval`, until the [`Reporter`] is dropped. An interval below a
-    /// millisecond counts as one millisecond. The reporter keeps the queue alive.
-    ///
-    /// It is for an interval of your own, and for reports of an idle queue. An observer with an
-    /// [interval](crate::observe::Observer::interval), such as `MetricsObserver`, needs no reporter.
-    ///
-    /// # Errors
-    /// If the thread cannot be started.
-    ///
-    /// # Examples
-    /// ```
-    /// use keyqueue::WorkQueue;
-    /// use keyqueue::observe::{Metrics, Observer};
-    /// use std::time::Duration;
-    ///
-    /// struct Log;
-    ///
-    /// impl Observer for Log {
-    ///     fn report(&self, queue: &str, metrics: &Metrics) {
-    ///         println!("{queue}: {} keys are queued", metrics.stats.len);
-    ///     }
-    /// }
-    ///
-    /// let queue = WorkQueue::<u32>::builder().name("pods").observer(Log).build();
-    /// let reporter = queue.inspect().report_every(Duration::from_secs(10))?;
-    /// drop(reporter); // reports once more, and ends
-    /// # std::io::Result::Ok(())
-    /// ```
-    pub fn report_every(self, interval: Duration) -> std::io::Result<Reporter> {
-        Reporter::start(self.queue.clone(), interval)
     }
 }
 

@@ -277,6 +277,7 @@ mod futures;
 mod get_async;
 pub mod guarantees;
 pub mod how_it_works;
+mod histogram;
 mod inspect;
 mod item;
 mod key;
@@ -319,11 +320,11 @@ pub use leftover::Leftover;
 pub use options::{AddOptions, DelayConflict, DelayedAdd, OnPanic, Priority};
 pub use owned_item::OwnedItem;
 pub use queue::WorkQueue;
+pub use shared::Driver;
 pub use stats::{DelayedKey, GroupStats, Level, ProcessingKey, Stats};
 #[cfg(feature = "stream")]
 pub use stream::ItemStream;
 pub use time::clock::{Clock, MockClock};
-pub use time::driver::Driver;
 pub use workers::{GivenUp, IntoOutcome, Outcome, Tally, Workers, WorkersBuilder};
 
 /// The README's examples are tests.

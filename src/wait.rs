@@ -153,13 +153,12 @@ impl WaitList {
         self.threads
     }
 
-    /// The youngest thread, which stays in the list.
-    pub(crate) fn thread(&self) -> Option<Unparker> {
-        let unparker = |waiter: &Waiter| match waiter {
+    /// The threads, which stay in the list.
+    pub(crate) fn unparkers(&self) -> impl Iterator<Item = Unparker> {
+        self.iter().filter_map(|waiter| match waiter {
             Waiter::Thread(unparker) => Some(unparker.clone()),
             Waiter::Task(_) => None,
-        };
-        (self.threads > 0).then(|| self.iter().rev().find_map(unparker)).flatten()
+        })
     }
 }
 

@@ -1,8 +1,7 @@
-//! Observers, reporters, and the metrics that go to the `metrics` facade.
+//! Observers, and the metrics that go to the `metrics` facade.
 //!
 //! What each call tells an observer, that it is not called under a lock (P17), and what is left if it panics, is compared with the plain
-//! queue of `reference/`. Here: the same on the driver thread, which outlives an observer that panics. A reporter reports until it is dropped,
-//! and once more then. `MetricsObserver` has client-go's names, one label, and counters that never decrease, and the Grafana dashboard shows
+//! queue of `reference/`. Here: the same on the driver thread, which outlives an observer that panics. `MetricsObserver` has client-go's names, one label, and counters that never decrease, and the Grafana dashboard shows
 //! its series.
 
 mod support {
@@ -17,8 +16,10 @@ mod support {
 use keyqueue::observe::{Metrics, Observer};
 use keyqueue::{Added, Clock, OnPanic, WorkQueue, WorkQueueBuilder};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+#[cfg(feature = "metrics")]
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, mpsc};
+use std::sync::{Arc, OnceLock, mpsc};
 use std::thread;
 use std::time::Duration;
 use support::until::wait_until;
@@ -157,82 +158,6 @@ fn a_report_has_the_current_numbers() {
     assert_eq!(reports.try_iter().collect::<Vec<_>>(), [("pods".to_owned(), 0), ("pods".to_owned(), 1)]);
     // Without an observer nothing happens.
     WorkQueue::<u32>::new().inspect().report();
-    drop(WorkQueue::<u32>::new().inspect().report_every(Duration::ZERO).unwrap());
-}
-
-#[test]
-fn a_reporter_reports_until_it_is_dropped_and_once_more() {
-    let (queue, reports) = reported(WorkQueue::builder().name("pods"));
-    let reporter = queue.inspect().report_every(MS).unwrap();
-    assert!(format!("{reporter:?}").starts_with("Reporter"));
-    for _ in 0..5 {
-        assert_eq!(reports.recv().unwrap(), ("pods".to_owned(), 0));
-    }
-    queue.add(1);
-    drop(reporter);
-    let last = reports.try_iter().last();
-    assert_eq!(last, Some(("pods".to_owned(), 1)), "the last report has the latest add");
-    thread::sleep(5 * MS);
-    assert_eq!(reports.try_iter().count(), 0);
-    assert!(!queue.shutting_down());
-}
-
-#[test]
-fn a_reporter_with_a_huge_interval_reports_at_its_start_and_its_end() {
-    for interval in [Duration::MAX, Duration::from_secs(3_600)] {
-        let (queue, reports) = reported(WorkQueue::builder());
-        let reporter = queue.inspect().report_every(interval).unwrap();
-        assert_eq!(reports.recv().unwrap().1, 0);
-        queue.add(1);
-        // The reporter has its own handle.
-        drop(queue);
-        drop(reporter);
-        assert_eq!(reports.iter().collect::<Vec<_>>(), [(String::new(), 1)]);
-    }
-}
-
-#[test]
-fn a_reporter_survives_an_observer_that_panics() {
-    struct PanicsOnDrop;
-    impl Drop for PanicsOnDrop {
-        fn drop(&mut self) {
-            resume_unwind(Box::new("a payload"));
-        }
-    }
-    let (send, reports) = mpsc::channel();
-    let queue: Queue = WorkQueue::builder()
-        .observer(FnObserver(move |event| {
-            assert_eq!(event, Event::Report);
-            send.send(()).unwrap();
-            resume_unwind(Box::new(PanicsOnDrop));
-        }))
-        .build();
-    let reporter = queue.inspect().report_every(Duration::ZERO).unwrap();
-    (0..5).for_each(|_| reports.recv().unwrap());
-    drop(reporter);
-    assert!(reports.try_iter().count() > 0);
-}
-
-#[test]
-fn an_observer_may_drop_its_reporter() {
-    within_30_s(|| {
-        let reporter: Arc<Mutex<Option<keyqueue::observe::Reporter>>> = Arc::default();
-        let (send, reports) = mpsc::channel();
-        let own = Arc::clone(&reporter);
-        let queue: Queue = WorkQueue::builder()
-            .observer(FnObserver(move |_| {
-                send.send(own.lock().unwrap().take().is_some()).unwrap();
-            }))
-            .build();
-        let mut guard = reporter.lock().unwrap();
-        *guard = Some(queue.inspect().report_every(Duration::ZERO).unwrap());
-        drop(guard);
-        while !reports.recv().unwrap() {}
-        // The last report. After it the reporter's thread ends and drops its handle of the queue.
-        assert!(!reports.recv().unwrap());
-        drop(queue);
-        assert!(reports.recv().is_err());
-    });
 }
 
 // ---- the `metrics` facade ----

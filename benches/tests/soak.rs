@@ -312,7 +312,6 @@ fn soak(time: Duration, seed: u64) -> (Vec<[usize; 2]>, u64) {
         let (world, seed) = (Arc::clone(&world), seed());
         thread::spawn(move || bare_gets(&world, seed))
     });
-    let reporter = world.queue.inspect().report_every(Duration::from_millis(20)).expect("can start a thread");
 
     let (began, mut samples) = (Instant::now(), Vec::new());
     while began.elapsed() < time || samples.len() < ROUNDS {
@@ -347,7 +346,7 @@ fn soak(time: Duration, seed: u64) -> (Vec<[usize; 2]>, u64) {
     threads.into_iter().for_each(|thread| thread.join().expect("no thread panics"));
     tasks.into_iter().for_each(|task| runtime.block_on(task).expect("no task panics"));
     in_tasks.join();
-    drop((reporter, runtime));
+    drop(runtime);
     assert!(left.queued.is_empty() && left.processing.is_empty(), "the drain left keys: {left:?}");
     let (stats, hand_outs) = (world.queue.stats(), world.hand_outs.load(Relaxed));
     assert_eq!([stats.adds(), stats.handed_out], [hand_outs; 2], "after the drain: {stats:?}");

@@ -419,8 +419,7 @@ fn is_dirty_publishes_past_a_delay() {
     model(DelayedAdd::Independent, true, |queue| assert!(queue.cancel(&1)));
 }
 
-/// I8 without a driver thread: a parked getter expires delays, whether it parks before or after the delay is set, and before or
-/// after the delay expires.
+/// W7: a parked getter expires delays, whether it parks before or after the delay is set, and before or after the delay expires.
 #[test]
 fn a_parked_getter_replaces_the_driver() {
     check(|| {
@@ -431,64 +430,6 @@ fn a_parked_getter_replaces_the_driver() {
         queue.add_after(1_u64, ns(5));
         time.advance(ns(5));
         assert_eq!(getter.join().unwrap(), 1);
-        keyqueue::refuse_threads(false);
-    });
-}
-
-/// W7, I8: two getters park, or are about to. One takes a key and leaves, and before, meanwhile or after that a thread sets an earlier
-/// delay. The other getter is woken for it.
-#[test]
-fn a_stand_in_that_leaves_wakes_the_next() {
-    check(|| {
-        keyqueue::refuse_threads(true);
-        let queue = WorkQueue::new();
-        queue.add_after(3_u64, HOUR);
-        let getters = [(); 2].map(|()| with(&queue, |queue| *queue.get().unwrap()));
-        queue.add(1);
-        queue.add_after(2, SOON);
-        let mut keys = getters.map(|getter| getter.join().unwrap());
-        keys.sort_unstable();
-        assert_eq!(keys, [1, 2]);
-        keyqueue::refuse_threads(false);
-    });
-}
-
-/// W7: the delay is set before, and its time comes before, while or after the time of a getter is up.
-#[test]
-fn a_stand_in_whose_time_is_up_wakes_the_next() {
-    check(|| {
-        keyqueue::refuse_threads(true);
-        let (clock, time) = Clock::mock();
-        let queue = WorkQueue::builder().clock(clock).build();
-        queue.add_after(1_u64, ns(5));
-        let brief = with(&queue, |queue| queue.get_timeout(SOON).is_ok());
-        let getter = with(&queue, |queue| *queue.get().unwrap());
-        time.advance(ns(5));
-        if brief.join().unwrap() {
-            queue.add(1);
-        }
-        assert_eq!(getter.join().unwrap(), 1);
-        keyqueue::refuse_threads(false);
-    });
-}
-
-/// W7: a getter that takes a key leaves the place to an idle wait, which queues the delayed key. (The first key is held until then, as its
-/// `done` would wake the idle wait.)
-#[test]
-fn an_idle_wait_stands_in() {
-    check(|| {
-        keyqueue::refuse_threads(true);
-        let (clock, time) = Clock::mock();
-        let queue = WorkQueue::builder().clock(clock).build();
-        queue.add_after(1_u64, ns(5));
-        let getter = with(&queue, |queue| queue.get().unwrap().into_owned());
-        let idle = with(&queue, WorkQueue::wait_idle);
-        queue.add(2);
-        time.advance(ns(5));
-        let items = (block_on(queue.get_async()).unwrap(), getter.join().unwrap());
-        assert_eq!(*items.0 + *items.1, 3);
-        drop(items);
-        idle.join().unwrap();
         keyqueue::refuse_threads(false);
     });
 }

@@ -1,6 +1,6 @@
 //! For how long keys have waited and were processing: histograms, which the caller reads for its metrics.
 
-use crate::observe::Histogram;
+use crate::histogram::Histogram;
 use crate::order::NORMAL;
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -86,6 +86,7 @@ pub(crate) use failures::Failure;
 pub(crate) use later::{NEVER, WHEEL_IS_FULL};
 pub(crate) use look::{Seen, View, Which};
 pub(crate) use owed::{Mode, Owed};
+pub(crate) use take::TakenOut;
 pub(crate) use times::Times;
 
 use crate::DelayedAdd;

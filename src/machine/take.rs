@@ -9,7 +9,7 @@ use equivalent::Equivalent;
 
 /// What was taken out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Taken {
+pub(crate) struct TakenOut {
     /// The key was still queued by the push that was seen.
     pub(crate) was_queued: bool,
     /// The delay that was seen, though its deadline may have moved since.
@@ -20,16 +20,16 @@ pub(crate) struct Taken {
 
 impl<K> Machine<K> {
     /// Takes out of a key that was seen what is still there: its push, its delay, or both.
-    pub(crate) fn take_out(&mut self, hand: &mut Option<K>, seen: Seen, mode: Mode) -> (Taken, Owed) {
+    pub(crate) fn take_out(&mut self, hand: &mut Option<K>, seen: Seen, mode: Mode) -> (TakenOut, Owed) {
         let Some(entry) = self.keys.get(seen.number) else {
-            return (Taken { was_queued: false, delay: None, is_active: false }, Owed::NOTHING);
+            return (TakenOut { was_queued: false, delay: None, is_active: false }, Owed::NOTHING);
         };
         let is_it = entry.state().is_queued() && entry.priority() == seen.priority;
         let was_queued = is_it && Some(self.order.age(entry.place())) == seen.push;
         let was_delayed = entry.state().is_delayed() && Some(self.later.began(seen.number)) == seen.began;
         let is_active = entry.state().is_active() && !was_queued;
         let (delay, owed) = self.take(hand, entry, was_queued, was_delayed, mode);
-        (Taken { was_queued, delay, is_active }, owed)
+        (TakenOut { was_queued, delay, is_active }, owed)
     }
 
     /// The key is not to be handed out, now or later. Returns whether it was dirty or delayed.

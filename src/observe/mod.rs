@@ -1,23 +1,21 @@
 //! Metrics and events of a queue: [`Metrics`] with their [`Histogram`]s and [`Runs`], and the trait [`Observer`] for events and reports.
 //!
 //! An observer with an [interval](Observer::interval) is given the metrics while there are keys, and nothing has to be started: that of
-//! the feature `metrics` has one of 500 ms. A [`Reporter`] is a thread for an interval of your own.
+//! the feature `metrics` has one of 500 ms. A program that wants
+//! reports of an idle queue, too, calls [`Inspect::report`](crate::Inspect::report) by itself.
 //!
 //! Metrics and events name no keys, because a time series for each key overloads a metrics server. For single keys, see
 //! [`Inspect::processing_keys`](crate::Inspect::processing_keys) and [`Inspect::delayed_keys`](crate::Inspect::delayed_keys), the hooks of
 //! [`Workers`](crate::Workers), and spans.
 
-mod histogram;
 #[cfg(feature = "metrics")]
 mod metrics_observer;
 mod observer;
-mod reporter;
 
-pub use histogram::Histogram;
+pub use crate::histogram::Histogram;
 #[cfg(feature = "metrics")]
 pub use metrics_observer::MetricsObserver;
 pub use observer::Observer;
-pub use reporter::Reporter;
 
 use crate::{Priority, Stats};
 

@@ -79,8 +79,8 @@ pub trait Observer: Send + Sync {
         let _ = error;
     }
 
-    /// The metrics of the queue of this name: at the [`interval`](Self::interval), from [`Inspect::report`](crate::Inspect::report), or
-    /// from [`report_every`](crate::Inspect::report_every).
+    /// The metrics of the queue of this name: at the [`interval`](Self::interval), or from
+    /// [`Inspect::report`](crate::Inspect::report).
     fn report(&self, queue: &str, metrics: &Metrics) {
         let _ = (queue, metrics);
     }

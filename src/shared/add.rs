@@ -2,13 +2,13 @@
 
 use super::Shared;
 use super::hub::Flags;
-use super::locked::Locked;
-use super::section::{Change, in_mode};
+use super::locked::{Held, Locked};
+use super::section::{Section, in_mode};
 use super::settings::Limiter;
 use crate::key::Hash as KeyHash;
-use crate::machine::{Failure, How, Machine, Mode, Owed};
+use crate::machine::{Failure, How, Mode};
 use crate::order::Group;
-use crate::sync::{Arc, MutexGuard};
+use crate::sync::Arc;
 use crate::time::nanos;
 use crate::{AddOptions, Added, DelayConflict};
 use std::hash::Hash;
@@ -34,7 +34,7 @@ impl<K: Hash + Eq> Shared<K> {
     pub(crate) fn add(this: &Arc<Self>, key: K, wakeups: Wakeups) -> Added {
         let hash = this.hash(&key);
         if this.others.is_empty() {
-            Self::add_to(this, &this.first, key, hash, wakeups, Self::leave_plain)
+            Self::add_to(this, &this.first, key, hash, wakeups, Self::plain_section)
         } else {
             Self::add_to_one_of_many(this, key, hash, wakeups)
         }
@@ -44,9 +44,7 @@ impl<K: Hash + Eq> Shared<K> {
     fn add_to_one_of_many(this: &Arc<Self>, key: K, hash: KeyHash, wakeups: Wakeups) -> Added {
         let locked = this.shard_of(hash);
         this.note_add(locked);
-        Self::add_to(this, locked, key, hash, wakeups, |this, locked, machine, owed| {
-            this.leave(locked, machine, owed, Mode::PLAIN, Change::Queued);
-        })
+        Self::add_to(this, locked, key, hash, wakeups, |this, held| this.section(held, Mode::PLAIN))
     }
 
     #[inline(always)]
@@ -56,19 +54,17 @@ impl<K: Hash + Eq> Shared<K> {
         key: K,
         hash: KeyHash,
         wakeups: Wakeups,
-        leave: impl FnOnce(&'s Self, &'s Locked<K>, MutexGuard<'s, Machine<K>>, Owed),
+        section: impl FnOnce(&'s Self, Held<'s, K>) -> Section<'s, K>,
     ) -> Added {
         let mut hand;
-        let mut machine = locked.lock();
+        let held = locked.lock();
         if this.flags().has(Flags::ADD) {
-            return Self::add_special(this, locked, key, hash, NOW, wakeups, machine);
+            return Self::add_special(this, held, key, hash, NOW, wakeups);
         }
+        let mut section = section(this, held);
         hand = Some(key);
-        let (added, owed) = machine.add(&mut hand, hash, Group::default(), How::NOW, Mode::PLAIN);
-        // Else the order is as before.
-        if added == Added::Queued || owed != Owed::NOTHING {
-            leave(this, locked, machine, owed);
-        }
+        let added = section.add(&mut hand, hash, Group::default(), How::NOW);
+        section.end();
         added
         // A key that is left in the hand is dropped here, after the lock (W4).
     }
@@ -78,25 +74,23 @@ impl<K: Hash + Eq> Shared<K> {
     #[inline(never)]
     fn add_special<'s>(
         this: &'s Arc<Self>,
-        locked: &'s Locked<K>,
+        held: Held<'s, K>,
         key: K,
         hash: KeyHash,
         (priority, conflict): Now,
         wakeups: Wakeups,
-        machine: MutexGuard<'s, Machine<K>>,
     ) -> Added {
         // Dropped after the guard, and after the rest of the call: a drop that panics must not leave a delay without a driver.
         let mut hand;
-        let (mut machine, mut group) = (machine, Group::default());
+        let (mut held, mut group) = (held, Group::default());
         if this.settings.order.has_groups() {
-            (group, machine) = this.group_of_new(locked, &key, hash, machine);
+            (group, held) = this.group_of_new(&key, hash, held);
         }
         hand = Some(key);
-        in_mode!(this, mode, has_extras => {
-            let how = How { priority, conflict, ..How::NOW };
-            let mode = Mode { is_awaited: mode.is_awaited && wakeups == Wakeups::Now, ..mode };
-            let (added, owed) = machine.add(&mut hand, hash, group, how, mode);
-            this.leave(locked, machine, owed, mode, Change::Queued);
+        in_mode!(this, held, section, has_extras => {
+            section.mode.is_awaited &= wakeups == Wakeups::Now;
+            let added = section.add(&mut hand, hash, group, How { priority, conflict, ..How::NOW });
+            section.end();
             if has_extras {
                 Self::after_add(this, added);
             }
@@ -122,7 +116,7 @@ impl<K: Hash + Eq> Shared<K> {
         if options.has_level() {
             this.expect_levels();
         }
-        Self::add_special(this, locked, key, hash, (options.level(), options.conflict), Wakeups::Now, locked.lock())
+        Self::add_special(this, locked.lock(), key, hash, (options.level(), options.conflict), Wakeups::Now)
     }
 
     /// [`add_with`](Self::add_with) a delay.
@@ -137,15 +131,15 @@ impl<K: Hash + Eq> Shared<K> {
         }
         let mut hand; // as in `add_special`
         let (how, mut group) = (this.how(&options), Group::default());
-        let mut machine = locked.lock();
-        locked.publish_buckets(&machine);
+        let mut held = locked.lock();
+        locked.publish_buckets(&held);
         if this.settings.order.has_groups() {
-            (group, machine) = this.group_of_new(locked, &key, hash, machine);
+            (group, held) = this.group_of_new(&key, hash, held);
         }
         hand = Some(key);
-        let added = in_mode!(this, mode, _extras => {
-            let (added, owed) = machine.add(&mut hand, hash, group, how, mode);
-            this.leave(locked, machine, owed, mode, Change::Queued);
+        let added = in_mode!(this, held, section, _extras => {
+            let added = section.add(&mut hand, hash, group, how);
+            section.end();
             added
         });
         // A delay may have to start the driver.
@@ -156,17 +150,12 @@ impl<K: Hash + Eq> Shared<K> {
     }
 
     /// In a queue with groups: asks for the group of a key that is new. Not under the lock (P17).
-    fn group_of_new<'s>(
-        &'s self,
-        locked: &'s Locked<K>,
-        key: &K,
-        hash: KeyHash,
-        machine: MutexGuard<'s, Machine<K>>,
-    ) -> (Group, MutexGuard<'s, Machine<K>>) {
-        if self.is_shutting_down() || machine.is_known(key, hash) {
-            return (Group::default(), machine);
+    fn group_of_new<'s>(&self, key: &K, hash: KeyHash, held: Held<'s, K>) -> (Group, Held<'s, K>) {
+        if self.is_shutting_down() || held.is_known(key, hash) {
+            return (Group::default(), held);
         }
-        drop(machine);
+        let locked = held.locked;
+        drop(held);
         let group = self.settings.order.ask(key, &self.hasher);
         (group, locked.lock())
     }

@@ -23,7 +23,7 @@
 //! its stay, or takes the next shard. The shard counts this. After [`PASSES`] times getters wait for its lock, until one that stays finds
 //! an older shard and leaves. So a shard whose lock adders often hold does not fall behind: each such time ends a stay, which adds
 //! `PASSES * (PASSES + 1) * 64` keys to the bound. If a getter waits in vain, the holder is off its core: then getters pass by the lock
-//! [`PASSES_IF_STOPPED`] times, or until one finds it free. With priorities, a getter passes by a held lock for a key of the same level
+//! [`PASSES_IF_STOPPED`](super::locked) times, or until one finds it free. With priorities, a getter passes by a held lock for a key of the same level
 //! only.
 //!
 //! **With priorities** a getter takes a key of a lower level if it is their [turn](super::lower). Else it goes to the shard whose first key
@@ -41,10 +41,9 @@ use super::Shared;
 use super::cursor::{Cursor, Place, with_cursor};
 use super::hub::Flags;
 use super::locked::{Busy, Front, Locked, PASSES};
-use super::section::Change;
 use super::take::Taken;
-use crate::machine::{Claimed, Machine, Mode, Owed};
-use crate::sync::{MutexGuard, model_const};
+use crate::machine::{Claimed, Mode};
+use crate::sync::model_const;
 
 /// The number of keys that a getter takes from a shard before it chooses again.
 const STAY: u32 = 64;
@@ -52,10 +51,6 @@ const STAY: u32 = 64;
 /// [`STAY`] in a queue whose keys have priorities or groups. When a key of a higher level comes to another shard, each getter hands out at
 /// most 3 more keys before it chooses again: so the key waits for less than `4 * getters` hand-outs of lower levels (P19).
 const STAY_IN_ORDER: u32 = 4;
-
-/// How many times getters pass by a lock after one has waited for it in vain. A wait takes as long as 100 hand-outs, and this many stays
-/// have 32 768 hand-outs.
-const PASSES_IF_STOPPED: usize = 512;
 
 /// A shard to take from.
 struct Choice {
@@ -82,15 +77,18 @@ impl<K> Shared<K> {
         if locked.seems_empty() {
             return None;
         }
-        let mut machine = locked.try_lock_unnumbered()?;
+        let held = locked.try_lock_unnumbered()?;
         if self.flags().has(Flags::HAND_OUT) {
             return None;
         }
-        let claimed = machine.get_simple()?;
-        locked.number();
-        self.leave(locked, machine, Owed::NOTHING, Mode::PLAIN, Change::Taken);
-        place.left.set(place.left.get() - 1);
-        Some(claimed)
+        let mut section = self.section(held, Mode::PLAIN);
+        let claimed = section.get_simple();
+        if claimed.is_some() {
+            locked.number();
+            place.left.set(place.left.get() - 1);
+        }
+        section.end();
+        claimed
     }
 
     /// This thread has added a key to this shard.
@@ -178,28 +176,8 @@ impl<K> Shared<K> {
         if locked.seems_empty() {
             return None;
         }
-        let machine = self.lock_to_take(locked, waits, busy)?;
-        self.take(locked, machine)
-    }
-
-    /// The lock, unless it is held.
-    #[inline]
-    pub(super) fn lock_to_take<'s>(
-        &self,
-        locked: &'s Locked<K>,
-        waits: bool,
-        busy: &mut Busy,
-    ) -> Option<MutexGuard<'s, Machine<K>>> {
-        if let Some(machine) = if waits { locked.lock_briefly() } else { locked.try_lock() } {
-            if locked.lock_passes() > PASSES {
-                locked.allow_passes(0); // the holder runs again
-            }
-            return Some(machine);
-        }
-        let passes = locked.lock_passes();
-        locked.allow_passes(if waits { PASSES_IF_STOPPED } else { passes.saturating_sub(1) });
-        busy.insert(locked);
-        None
+        let held = locked.lock_to_take(waits, busy)?;
+        self.take(held, None)
     }
 
     /// The shard whose first key has the highest priority. Of several such shards, the one whose key has waited longest. Shards that this getter passes by do not count. `own`: the shard with which this getter has stayed so far.
@@ -236,6 +214,7 @@ impl<K> Shared<K> {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::Cursor;
+    use crate::shared::locked::PASSES_IF_STOPPED;
     use crate::sync::Arc;
     use crate::{AddOptions, Clock, Priority, WorkQueue};
     use std::collections::HashMap;
@@ -674,9 +653,9 @@ mod tests {
     fn a_lock_that_is_free_again_is_waited_for() {
         let queue = WorkQueue::<u64>::builder().shards(2).build();
         let shard = queue.shared.at(0);
-        for (before, after) in [(super::PASSES, super::PASSES), (1, 1), (super::PASSES_IF_STOPPED, 0)] {
+        for (before, after) in [(super::PASSES, super::PASSES), (1, 1), (PASSES_IF_STOPPED, 0)] {
             shard.allow_passes(before);
-            drop(queue.shared.lock_to_take(shard, false, &mut super::Busy::default()).expect("it is free"));
+            drop(shard.lock_to_take(false, &mut super::Busy::default()).expect("it is free"));
             assert_eq!(shard.lock_passes(), after);
         }
     }

@@ -3,37 +3,19 @@
 
 use super::Shared;
 use super::hub::Flags;
-use super::section::{Change, in_mode};
-use crate::key::Hash as KeyHash;
-use crate::machine::{Cancelled, Machine, Mode, Owed};
-use crate::sync::MutexGuard;
+use super::section::in_mode;
+use crate::machine::{Cancelled, Mode};
 use equivalent::Equivalent;
 use std::hash::Hash;
 
 impl<K: Hash + Eq> Shared<K> {
-    /// One verb on the shard of a key.
-    fn with_shard_of<Q: Hash + ?Sized, A>(
-        &self,
-        key: &Q,
-        verb: impl FnOnce(&mut Machine<K>, &mut Option<K>, KeyHash, Mode) -> (A, Owed),
-    ) -> (A, Option<K>) {
-        let (hash, mut hand) = (self.hash(key), None);
-        let locked = self.shard_of(hash);
-        let mut machine: MutexGuard<'_, Machine<K>> = locked.lock();
-        let mode = self.mode();
-        let (answer, owed) = verb(&mut machine, &mut hand, hash, mode);
-        self.leave(locked, machine, owed, mode, Change::Taken);
-        (answer, hand)
-    }
-
     /// `cancel`.
     pub(crate) fn cancel<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> bool {
         let (hash, mut hand) = (self.hash(key), None);
-        let locked = self.shard_of(hash);
-        let mut machine = locked.lock();
-        let cancelled = in_mode!(self, mode, _extras => {
-            let (cancelled, owed) = machine.cancel(&mut hand, key, hash, mode);
-            self.leave(locked, machine, owed, mode, Change::Queued);
+        let held = self.shard_of(hash).lock();
+        let cancelled = in_mode!(self, held, section, _extras => {
+            let cancelled = section.cancel(&mut hand, key, hash);
+            section.end();
             cancelled
         });
         if let Cancelled::Added(added) = cancelled {
@@ -45,12 +27,12 @@ impl<K: Hash + Eq> Shared<K> {
 
     /// `remove`.
     pub(crate) fn remove<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> bool {
-        self.with_shard_of(key, |machine, hand, hash, mode| machine.remove(hand, key, hash, mode)).0
-    }
-
-    /// Forgets the failures that the queue has counted. Returns the key if it is out of the queue.
-    pub(super) fn clear_failures<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> Option<K> {
-        self.with_shard_of(key, |machine, hand, hash, mode| ((), machine.forget_failures(hand, key, hash, mode))).1
+        let (hash, mut hand) = (self.hash(key), None);
+        let held = self.shard_of(hash).lock();
+        let mut section = self.section(held, self.mode());
+        let removed = section.remove(&mut hand, key, hash);
+        section.end();
+        removed
     }
 }
 

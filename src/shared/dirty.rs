@@ -20,8 +20,8 @@ impl<K> Shared<K> {
         let (locked, mut waker) = (self.home(claimed), Some(waker.clone()));
         // Wakers are foreign code: those that are left are dropped after the locks.
         let _older;
-        let machine = &mut *locked.lock();
-        let Some(of) = machine.wait_for_dirty(claimed) else { return true };
+        let mut held = locked.lock();
+        let Some(of) = held.marks().wait_for_dirty(claimed) else { return true };
         let waker = waker.take().expect("not used yet");
         _older = self.hub().dirty_waiters.insert((locked.index, of), ticket, waker);
         false

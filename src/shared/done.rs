@@ -2,11 +2,11 @@
 
 use super::Shared;
 use super::hub::Flags;
-use super::locked::Locked;
-use super::section::{Change, in_mode};
-use crate::machine::{Claimed, End, Ended, Machine, MaybeNanos, Mode, Owed, WHEEL_IS_FULL};
+use super::locked::{Held, Locked};
+use super::section::{Section, in_mode};
+use crate::machine::{Claimed, End, MaybeNanos, Mode, WHEEL_IS_FULL};
 use crate::panics::{contained, contained_while_unwinding};
-use crate::sync::{Arc, MutexGuard};
+use crate::sync::Arc;
 use crate::time::nanos;
 use crate::{AddOptions, Added};
 use std::time::Duration;
@@ -35,12 +35,10 @@ impl<K> Shared<K> {
     #[inline(always)]
     fn end(&self, claimed: Claimed<K>, end: End) {
         if self.others.is_empty() {
-            self.end_in(&self.first, claimed, end, Self::leave_plain);
+            self.end_in(&self.first, claimed, end, Self::plain_section);
         } else {
             let locked = self.home(&claimed);
-            self.end_in(locked, claimed, end, |this, locked, machine, owed| {
-                this.leave(locked, machine, owed, Mode::PLAIN, Change::Queued);
-            });
+            self.end_in(locked, claimed, end, |this, held| this.section(held, Mode::PLAIN));
         }
     }
 
@@ -50,53 +48,44 @@ impl<K> Shared<K> {
         locked: &'s Locked<K>,
         claimed: Claimed<K>,
         end: End,
-        leave: impl FnOnce(&'s Self, &'s Locked<K>, MutexGuard<'s, Machine<K>>, Owed),
+        section: impl FnOnce(&'s Self, Held<'s, K>) -> Section<'s, K>,
     ) {
         let mut hand = None;
-        let mut machine = locked.lock();
+        let held = locked.lock();
         if self.flags().has(Flags::DONE) {
-            return self.end_special(locked, claimed, end, machine);
+            return self.end_special(held, claimed, end);
         }
-        let (ended, owed) = machine.done(&mut hand, claimed, end, Mode::PLAIN);
-        if ended == Ended::Queued || owed != Owed::NOTHING {
-            leave(self, locked, machine, owed);
-        }
+        let mut section = section(self, held);
+        section.done(&mut hand, claimed, end);
+        section.end();
         // A key that is forgotten is dropped here, after the lock (W4).
     }
 
     /// The end of a processing in a queue that measures, is ordered, or for which somebody waits. Then tells the observer, and drops the key
     /// if it is out of the queue.
     #[inline(never)]
-    fn end_special<'s>(
-        &'s self,
-        locked: &'s Locked<K>,
-        claimed: Claimed<K>,
-        end: End,
-        machine: MutexGuard<'s, Machine<K>>,
-    ) {
-        let (mut machine, mut hand) = (machine, None);
-        in_mode!(self, mode, has_extras => {
-            let worked = if mode.is_measured { self.note_end(&mut machine, &claimed, None) } else { MaybeNanos::UNKNOWN };
-            let (ended, owed) = machine.done(&mut hand, claimed, end, mode);
-            if mode.is_ordered || ended == Ended::Queued || owed != Owed::NOTHING {
-                self.leave(locked, machine, owed, mode, Change::Queued);
-            } else {
-                drop(machine); // before the key in the hand (W4), and the observer (P17)
-            }
+    fn end_special(&self, held: Held<'_, K>, claimed: Claimed<K>, end: End) {
+        let (held, mut hand) = (held, None);
+        in_mode!(self, held, section, has_extras => {
+            let worked =
+                if section.mode.is_measured { self.note_end(&mut section, &claimed, None) } else { MaybeNanos::UNKNOWN };
+            section.done(&mut hand, claimed, end);
+            let has_added = section.has_added();
+            section.end(); // before the key in the hand (W4), and the observer (P17)
             if has_extras {
-                self.tell_done(worked, owed);
+                self.tell_done(worked, has_added);
             }
         });
     }
 
     /// How long a key was processing. `now`: the time, if the call has read the clock.
-    fn note_end(&self, machine: &mut Machine<K>, claimed: &Claimed<K>, now: Option<u64>) -> MaybeNanos {
-        machine.ended(claimed, || now.unwrap_or_else(|| self.settings.clock.now_coarse()))
+    fn note_end(&self, section: &mut Section<'_, K>, claimed: &Claimed<K>, now: Option<u64>) -> MaybeNanos {
+        section.marks().ended(claimed, || now.unwrap_or_else(|| self.settings.clock.now_coarse()))
     }
 
-    fn tell_done(&self, worked: MaybeNanos, owed: Owed) {
+    fn tell_done(&self, worked: MaybeNanos, has_added: bool) {
         self.tell(|observer| observer.done(worked.duration()));
-        if owed.has(Owed::ADDED) {
+        if has_added {
             self.tell(|observer| observer.added(Added::Deferred));
         }
     }
@@ -104,14 +93,15 @@ impl<K> Shared<K> {
     /// A held key will cool down for this time after its run, which is about to end.
     #[cold]
     pub(crate) fn rest(this: &Arc<Self>, claimed: &Claimed<K>, time: Duration) {
-        let (locked, now) = (this.home(claimed), this.settings.clock.now());
-        let mut machine = locked.lock();
+        let now = this.settings.clock.now();
+        let held = this.home(claimed).lock();
         let mode = this.mode();
         if !mode.is_open {
             return;
         }
-        let owed = machine.rest(claimed, now, nanos(time));
-        this.leave(locked, machine, owed, mode, Change::Queued);
+        let mut section = this.section(held, mode);
+        section.rest(claimed, now, nanos(time));
+        section.end();
         Self::ensure_driver(this);
     }
 
@@ -125,14 +115,7 @@ impl<K> Shared<K> {
     /// Notes that the thread was already unwinding when it got this key.
     #[cold]
     pub(crate) fn note_unwinding(&self, claimed: &Claimed<K>) {
-        self.home(claimed).lock().note_unwinding(claimed);
-    }
-
-    /// The holder of a key has panicked.
-    #[cold]
-    pub(crate) fn note_panic(&self) {
-        self.hub().counts.panics += 1;
-        self.tell(|observer| observer.panicked());
+        self.home(claimed).lock().marks().note_unwinding(claimed);
     }
 
     /// `add_with` and `done`, for the holder of the key, in one critical section.
@@ -151,27 +134,28 @@ impl<K> Shared<K> {
         if options.has_level() {
             this.expect_levels();
         }
-        let (locked, mut hand, mut how) = (this.home(&claimed), None, this.how(&options));
-        let mut machine = locked.lock();
+        let (mut hand, mut how) = (None, this.how(&options));
+        let mut held = this.home(&claimed).lock();
         let mode = this.mode();
         if mode.is_ordered && options.priority.is_none() {
-            how.priority = machine.priority(&claimed);
+            how.priority = held.priority(&claimed);
         }
-        if how.may_delay() && mode.is_open && !machine.has_room_for_delay() {
-            drop(machine);
+        if how.may_delay() && mode.is_open && !held.marks().has_room_for_delay() {
+            drop(held);
             this.refuse_requeue(claimed);
         }
-        let mut worked = MaybeNanos::UNKNOWN;
+        let (mut section, mut worked) = (this.section(held, mode), MaybeNanos::UNKNOWN);
         if mode.is_measured && mode.is_open {
-            worked = this.note_end(&mut machine, &claimed, how.may_delay().then_some(how.now));
+            worked = this.note_end(&mut section, &claimed, how.may_delay().then_some(how.now));
         }
-        let (requeued, owed) = machine.requeue(&mut hand, claimed, how, end, mode);
-        this.leave(locked, machine, owed, mode, Change::Queued);
+        let requeued = section.requeue(&mut hand, claimed, how, end);
+        let has_added = section.has_added();
+        section.end();
         let added = requeued?;
         // First: a panic of the observer must not leave a delay without a driver.
         Self::ensure_driver(this);
         contained_while_unwinding(|| {
-            this.tell_done(worked, owed);
+            this.tell_done(worked, has_added);
             drop(hand);
             if this.has_extras() {
                 Self::after_add(this, added);
@@ -219,7 +203,7 @@ mod tests {
         queue.add_after(0, HOUR);
         queue.add(1);
         let most = MAX_BLOCKS.replace(1);
-        let is_full = || !queue.shared.first.lock().has_room_for_delay();
+        let is_full = || !queue.shared.first.lock().marks().has_room_for_delay();
         assert!(is_full());
         assert_eq!(queue.get().unwrap().requeue_with(AddOptions::new()), Added::Deferred);
         let item = queue.get().unwrap();

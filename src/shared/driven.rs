@@ -10,8 +10,8 @@ use crate::machine::Expired;
 use crate::reference::key::Key;
 use crate::reference::plan::{ByGetter, Inside};
 use crate::reference::{crossings, swarm};
+use crate::shared::driver::states::{NextStep, State};
 use crate::sync::Parker;
-use crate::time::driver::{NextStep, State};
 use crate::{Clock, MockClock, WorkQueue, WorkQueueBuilder};
 use std::cell::RefCell;
 
@@ -33,7 +33,7 @@ fn build(builder: WorkQueueBuilder<Key>) -> (WorkQueue<Key>, MockClock) {
 fn drive(queue: &WorkQueue<Key>) -> bool {
     let has_thread = matches!(queue.shared.hub().driver, State::Running | State::Parked { .. });
     if has_thread {
-        let passes = || Shared::drive(&queue.shared, &Parker::new(), |hub| &mut hub.driver);
+        let passes = || Shared::drive(&queue.shared, &Parker::new());
         // The time stands still, and a life has some hundred keys.
         assert!((0..20).any(|_| !matches!(passes(), NextStep::Again)), "the driver does not come to rest");
     }

@@ -31,6 +31,16 @@ impl<K: Hash + Eq> Shared<K> {
         }
     }
 
+    /// Forgets the failures that the queue has counted. Returns the key if it is out of the queue.
+    fn clear_failures<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> Option<K> {
+        let (hash, mut hand) = (self.hash(key), None);
+        let held = self.shard_of(hash).lock();
+        let mut section = self.section(held, self.mode());
+        section.forget_failures(&mut hand, key, hash);
+        section.end();
+        hand
+    }
+
     /// `num_requeues`.
     pub(crate) fn num_requeues<Q>(&self, key: &Q) -> usize
     where

@@ -4,11 +4,9 @@ use super::Shared;
 use super::getters::BUSY;
 use super::hub::Flags;
 use super::locked::Busy;
-use super::section::Change;
-use super::stand_in;
 use super::take::Taken;
 use crate::TryGetError;
-use crate::machine::{Claimed, Owed, Times};
+use crate::machine::{Claimed, Times};
 use crate::panics::drop_each;
 use crate::sync::{Arc, give_way, model_const, spin_while, with_parker, yield_while};
 use crate::time::deadline::Deadline;
@@ -73,18 +71,19 @@ impl<K> Shared<K> {
         if !this.others.is_empty() {
             return Self::take_chosen(this);
         }
-        let Some(mut machine) = this.first.try_lock() else {
+        let Some(held) = this.first.try_lock() else {
             return Self::take_slow(this, this.first.lock());
         };
         if this.flags().has(Flags::HAND_OUT) {
-            return Self::take_slow(this, machine);
+            return Self::take_slow(this, held);
         }
-        match machine.get_simple() {
+        let mut section = this.plain_section(held);
+        match section.get_simple() {
             Some(claimed) => {
-                this.leave_plain(&this.first, machine, Owed::NOTHING);
+                section.end();
                 Some(claimed)
             }
-            None => Self::take_slow(this, machine),
+            None => Self::take_slow(this, section.back()),
         }
     }
 
@@ -125,41 +124,35 @@ impl<K> Shared<K> {
                     Visit::Again | Visit::BeforePark => false,
                     Visit::BeforeLongPark => true,
                 };
-                let machine = match patience {
+                let held = match patience {
                     Patience::None => locked.try_lock(),
                     _ if !passed_by.contains(locked) => continue,
                     Patience::Brief => self.lock_unless_busy(locked),
                     Patience::Long if must_know() => Some(locked.lock()),
                     Patience::Long => continue,
                 };
-                let Some(mut machine) = machine else {
+                let Some(held) = held else {
                     passed_by.insert(locked);
                     continue;
                 };
                 passed_by.remove(locked);
                 let mode = self.mode();
-                let (turn, more) = match visit {
-                    Visit::Last => (None, Owed::NOTHING),
-                    _ => self.expire_as_getter(locked, &mut machine, mode, &mut now),
-                };
-                let (taken, owed) = self.next(&mut machine, mode, &mut now);
-                let owed = owed.and(more);
-                if let Some(taken) = taken {
-                    self.leave(locked, machine, owed, mode, Change::Taken);
+                let mut section = self.section(held, mode);
+                let turn = if visit == Visit::Last { None } else { section.expire_as_getter(&mut now) };
+                if let Some(taken) = section.take(None, &mut now) {
+                    section.end();
                     self.report_as_getter(turn);
                     let (found, passed_by) = (Some(Wait::Item(taken)), !passed_by.is_empty());
                     return Visited { found, passed_by, handed_out: 0 };
                 }
                 // Keys of full groups are still to be handed out.
-                is_shut_down &= !mode.is_open && machine.len() == 0;
-                handed_out += machine.counts.handed_out;
+                is_shut_down &= !mode.is_open && section.len() == 0;
+                handed_out += section.counts.handed_out;
                 if matches!(visit, Visit::BeforePark | Visit::BeforeLongPark) {
-                    machine.times().into_iter().for_each(Times::reset_sampling);
+                    section.marks().times().into_iter().for_each(Times::reset_sampling);
                 }
-                if owed != Owed::NOTHING || turn.is_some() {
-                    self.leave(locked, machine, owed, mode, Change::Taken);
-                    self.report_as_getter(turn);
-                }
+                section.end();
+                self.report_as_getter(turn);
             }
         }
         let passed_by = !passed_by.is_empty();
@@ -188,16 +181,14 @@ impl<K> Shared<K> {
             let is_limited = self.flags().has(Flags::LIMITED);
             let step = left.min(if is_limited { TAKEN_AT_ONCE_OF_LIMITED } else { TAKEN_AT_ONCE });
             left -= step;
-            let (mut machine, mut owed, mut taken, mut now) = (self.first.lock(), Owed::NOTHING, 0, None);
-            let mode = self.mode();
+            let (held, mut taken, mut now) = (self.first.lock(), 0, None);
+            let mut section = self.section(held, self.mode());
             while taken < step {
-                let (next, more) = self.next(&mut machine, mode, &mut now);
-                owed = owed.and(more);
-                let Some(next) = next else { break };
+                let Some(next) = section.take(None, &mut now) else { break };
                 taken += 1;
                 each(next);
             }
-            self.leave_as_getter(&self.first, machine, owed, mode, now);
+            section.end_as_getter(now);
             if taken < step || left == 0 {
                 return;
             }
@@ -218,11 +209,10 @@ impl<K> Shared<K> {
             }
         }
         with_parker(|parker| {
-            let mut parking = stand_in::Parking::new(this);
             let mut wait = Self::take_or_wait(this, Waiter::Thread(parker.unparker()));
             while let Wait::Park(ticket) | Wait::ParkBriefly(ticket) = wait {
                 let soon = matches!(wait, Wait::ParkBriefly(_)).then(|| Instant::now() + BUSY);
-                parking.park(parker, deadline.start().into_iter().chain(soon).min());
+                Self::park(this, parker, deadline.start().into_iter().chain(soon).min());
                 wait = Self::resume(this, ticket, Waiter::Thread(parker.unparker()), deadline.is_over());
             }
             wait
@@ -391,12 +381,11 @@ mod tests {
     fn a_getter_that_parks_has_the_next_add_measured() {
         let queue = WorkQueue::builder().measure(true).driver(Driver::Manual).build();
         let add = |key: u64| {
-            let (locked, hash) = (&queue.shared.first, queue.shared.hash(&key));
-            let mut machine = locked.lock();
-            let (_, owed) = machine.add(&mut Some(key), hash, Group::default(), How::NOW, Mode::MEASURED);
-            let is_measured = machine.wants_time();
-            machine.times().into_iter().for_each(|times| times.dirty_at(0)); // all at the same time
-            queue.shared.leave(locked, machine, owed, Mode::MEASURED, Change::Queued);
+            let mut section = queue.shared.section(queue.shared.first.lock(), Mode::MEASURED);
+            section.add(&mut Some(key), queue.shared.hash(&key), Group::default(), How::NOW);
+            let is_measured = section.wants_time();
+            section.marks().times().into_iter().for_each(|times| times.dirty_at(0)); // all at the same time
+            section.end();
             is_measured
         };
         assert_eq!((0..50).filter(|key| add(*key)).max(), Some(46));

@@ -7,7 +7,7 @@
 //! * **W3** If a woken getter leaves without a key (time-out, dropped future), it wakes the next one in its place. If it has passed by a
 //!   busy shard, it goes back on the list, and still counts as woken when it arrives again: the key may be in that shard.
 //! * **W5** A task that has passed by a busy shard is woken at most [`BUSY`] later. Before its poll returns, it is in `passed_by`; or, if
-//!   there is neither a driver nor a stand-in to wake it, it has waited for the shard, and looked into it as W1 says. `wake_at` is set while
+//!   no driver can be started to wake it, it has waited for the shard, and looked into it as W1 says. `wake_at` is set while
 //!   tasks are in `passed_by`. While it is set, the driver starts, runs, or is parked no longer than until then. (A thread parks for that
 //!   time by itself.)
 //! * **W4** Under a lock no thread or task is woken, no waker cloned or dropped, no key dropped, no observer called (P17). `Eq` and

@@ -17,9 +17,10 @@
 
 use super::getters::Getters;
 use super::waiters::{DirtyWaiters, LifeCycle};
-use crate::sync::{AtomicU8, Mutex, MutexGuard, Ordering};
-use crate::time::driver::State;
-use crate::wait::WakeList;
+use crate::machine::NEVER;
+use crate::shared::driver::states::State;
+use crate::sync::{AtomicU8, Mutex, MutexGuard, Ordering, now};
+use crate::wait::{Waiter, WakeList};
 use crate::workers::group::AllRuns;
 use std::ops::{Deref, DerefMut};
 
@@ -30,8 +31,6 @@ pub(super) struct Hub {
     pub(super) life_cycle: LifeCycle,
     pub(super) dirty_waiters: DirtyWaiters,
     pub(super) driver: State,
-    /// The thread in the driver's place: see [`stand_in`](super::stand_in). Never `Missing`.
-    pub(super) stand_in: State,
     /// The number of deadlines that calls have told the hub of: see [`driver`](super::driver).
     pub(super) deadlines_told: u64,
     pub(super) counts: RareCounts,
@@ -113,6 +112,37 @@ impl<'s> HubGuard<'s> {
         if after != before {
             self.flags.store(after, Ordering::Release); // Release: see `Shared::flags_acquired`
         }
+    }
+}
+
+impl HubGuard<'_> {
+    /// There is a new earliest deadline, or a report or a task to come. Returns whom the caller wakes.
+    pub(super) fn call_driver(&mut self, at: u64) -> WakeList {
+        let mut wakes = WakeList::default();
+        wakes.extend(self.driver.wake_for(at));
+        if matches!(self.driver, State::Absent) && at < NEVER {
+            self.driver = State::Missing { retry_at: now() };
+            // The calling thread sees the flag after the lock. A getter that goes on the list later sees it too.
+            self.set(Flags::NO_DRIVER, true);
+        }
+        wakes
+    }
+
+    /// The driver could not be started. Wakes the threads that are parked until it wakes them, and the tasks that rely on it (W5).
+    pub(super) fn call_those_who_wait(&mut self) {
+        let threads = self.getters.waiters.unparkers().chain(self.life_cycle.drainers.unparkers());
+        let threads: Vec<_> = threads.map(Waiter::Thread).collect();
+        self.wakes.extend(threads);
+        if self.getters.wake_at.is_some() {
+            self.getters.forget_passed_by();
+            self.wake_all_getters();
+        }
+    }
+
+    /// Wakes all getters.
+    pub(super) fn wake_all_getters(&mut self) {
+        let getters = self.getters.take_all();
+        self.wakes.append(getters);
     }
 }
 

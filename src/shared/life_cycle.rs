@@ -1,9 +1,7 @@
 //! The shut-down, and the threads and tasks that wait for it or for the end of the work.
 
 use super::Shared;
-use super::drain::WaitGoal;
-use super::hub::{Flags, Hub, HubGuard};
-use crate::machine::Owed;
+use super::hub::{Flags, Hub};
 use crate::wait::{Ticket, WaitList, leave, poll_on};
 use std::task::Waker;
 
@@ -13,16 +11,11 @@ impl<K> Shared<K> {
         self.close(true);
     }
 
-    /// Shuts down. Returns what to wait for.
-    pub(crate) fn begin_drain(&self) -> WaitGoal {
-        WaitGoal::Drained { released: self.close(false) }
-    }
-
     /// Wakes all getters, the driver, the tasks that wait for the shut-down and, if it `releases` them, all drains and idle waits.
     ///
     /// Then enters each shard once: after this, every critical section sees that adds are refused (I7). Delays no longer count, so an idle
     /// wait may be over: wakes waiters of a shard that has no queued or processing keys.
-    fn close(&self, releases: bool) -> u64 {
+    pub(super) fn close(&self, releases: bool) -> u64 {
         let mut hub = self.hub();
         hub.set(Flags::SHUT_DOWN, true);
         hub.wake_all_getters();
@@ -38,11 +31,10 @@ impl<K> Shared<K> {
         let released = hub.life_cycle.released;
         drop(hub);
         for locked in self.all() {
-            let mut machine = locked.lock();
-            let owed = machine.shut_down(); // changes nothing that is published
-            if owed != Owed::NOTHING {
-                self.settle(locked, machine, owed);
-            }
+            let held = locked.lock();
+            let mut section = self.section(held, self.mode());
+            section.shut_down();
+            section.end();
         }
         released
     }
@@ -60,14 +52,6 @@ impl<K> Shared<K> {
 
 fn shut_down_waiters(hub: &mut Hub) -> &mut WaitList {
     &mut hub.life_cycle.shut_down_waiters
-}
-
-impl HubGuard<'_> {
-    /// Wakes all getters.
-    pub(super) fn wake_all_getters(&mut self) {
-        let getters = self.getters.take_all();
-        self.wakes.append(getters);
-    }
 }
 
 #[cfg(all(test, not(loom)))]

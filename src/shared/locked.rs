@@ -1,11 +1,11 @@
 //! A shard with its lock, and what other threads read of it without the lock.
 
-use super::section::Change;
 use crate::key::{Hash as KeyHash, prefetch_bucket};
 use crate::machine::{Machine, Mode, NEVER};
 use crate::order::{NORMAL, Words, level_of, priority_of};
 use crate::sync::{AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering};
 use crossbeam_utils::CachePadded;
+use std::ops::Deref;
 
 /// One shard.
 pub(super) struct Locked<K> {
@@ -26,9 +26,59 @@ pub(super) struct Locked<K> {
     pub(super) held_unless: AtomicUsize,
 }
 
+/// The lock of a shard, for a call that only looks at its machine. Verbs take a [section](super::section).
+pub(super) struct Held<'l, K> {
+    pub(super) locked: &'l Locked<K>,
+    pub(super) machine: MutexGuard<'l, Machine<K>>,
+    pub(super) one: OneShard,
+}
+
+impl<K> Held<'_, K> {
+    /// The machine, for what neither is published nor owes anything: the times of keys, and marks of them.
+    #[inline(always)]
+    pub(super) fn marks(&mut self) -> &mut Machine<K> {
+        &mut self.machine
+    }
+}
+
+impl<K> Deref for Held<'_, K> {
+    type Target = Machine<K>;
+
+    #[inline(always)]
+    fn deref(&self) -> &Machine<K> {
+        &self.machine
+    }
+}
+
+/// In a debug build, asserts that a thread holds one shard at a time.
+pub(super) struct OneShard(());
+
+#[cfg(all(debug_assertions, not(loom)))]
+thread_local!(static HOLDS: std::cell::Cell<bool> = const { std::cell::Cell::new(false) });
+
+impl OneShard {
+    #[inline(always)]
+    fn begin() -> Self {
+        #[cfg(all(debug_assertions, not(loom)))]
+        assert!(!HOLDS.replace(true), "this thread holds a shard already");
+        Self(())
+    }
+}
+
+#[cfg(all(debug_assertions, not(loom)))]
+impl Drop for OneShard {
+    fn drop(&mut self) {
+        HOLDS.set(false);
+    }
+}
+
 /// How many times getters pass by the oldest shard because another getter stays with it, before they join it; and how many times they pass
 /// by a shard because its lock is held, before one waits for it.
 pub(super) const PASSES: usize = 4;
+
+/// How many times getters pass by a lock after one has waited for it in vain. A wait takes as long as 100 hand-outs, and this many stays
+/// have 32 768 hand-outs.
+pub(super) const PASSES_IF_STOPPED: usize = 512;
 
 /// The shards whose locks a getter has found held, as bits: it passes by them (P21).
 #[derive(Default)]
@@ -134,22 +184,25 @@ impl<K> Locked<K> {
         }
     }
 
-    /// Takes the lock. A caller that makes a step ends with [`leave`](super::Shared::leave).
+    /// Takes the lock.
     #[inline]
-    pub(super) fn lock(&self) -> MutexGuard<'_, Machine<K>> {
-        self.begin(self.machine.lock())
+    pub(super) fn lock(&self) -> Held<'_, K> {
+        #[cfg(all(test, not(loom)))]
+        self.looks.fetch_add(1, Ordering::Relaxed);
+        self.number();
+        self.held(self.machine.lock())
     }
 
     #[inline]
-    pub(super) fn try_lock(&self) -> Option<MutexGuard<'_, Machine<K>>> {
-        let machine = self.try_lock_unnumbered()?;
+    pub(super) fn try_lock(&self) -> Option<Held<'_, K>> {
+        let held = self.try_lock_unnumbered()?;
         self.number();
-        Some(machine)
+        Some(held)
     }
 
     /// For a caller that may leave a key where it is, and calls [`number`](Self::number) when it takes one.
     #[inline]
-    pub(super) fn try_lock_unnumbered(&self) -> Option<MutexGuard<'_, Machine<K>>> {
+    pub(super) fn try_lock_unnumbered(&self) -> Option<Held<'_, K>> {
         #[cfg(all(test, not(loom)))]
         {
             let look = self.looks.fetch_add(1, Ordering::Relaxed);
@@ -158,28 +211,47 @@ impl<K> Locked<K> {
                 return None;
             }
         }
-        let machine = self.machine.try_lock()?;
-        self.check(&machine);
-        Some(machine)
+        Some(self.held(self.machine.try_lock()?))
     }
 
     /// The lock, for a caller that passes by a shard that is busy for longer than a critical section takes (P21).
     #[inline]
-    pub(super) fn lock_briefly(&self) -> Option<MutexGuard<'_, Machine<K>>> {
-        self.machine.lock_briefly().map(|machine| self.begin(machine))
+    pub(super) fn lock_briefly(&self) -> Option<Held<'_, K>> {
+        let machine = self.machine.lock_briefly()?;
+        #[cfg(all(test, not(loom)))]
+        self.looks.fetch_add(1, Ordering::Relaxed);
+        self.number();
+        Some(self.held(machine))
+    }
+
+    /// For a test that holds two shards.
+    #[cfg(all(test, not(loom)))]
+    pub(super) fn lock_beside_another(&self) -> MutexGuard<'_, Machine<K>> {
+        self.machine.lock()
+    }
+
+    /// The lock, unless it is held: for a getter that then passes by. `waits`: as long as critical sections take.
+    #[inline]
+    pub(super) fn lock_to_take(&self, waits: bool, busy: &mut Busy) -> Option<Held<'_, K>> {
+        if let Some(held) = if waits { self.lock_briefly() } else { self.try_lock() } {
+            if self.lock_passes() > PASSES {
+                self.allow_passes(0); // the holder runs again
+            }
+            return Some(held);
+        }
+        let passes = self.lock_passes();
+        self.allow_passes(if waits { PASSES_IF_STOPPED } else { passes.saturating_sub(1) });
+        busy.insert(self);
+        None
     }
 
     #[inline(always)]
-    fn begin<'l>(&self, machine: MutexGuard<'l, Machine<K>>) -> MutexGuard<'l, Machine<K>> {
-        #[cfg(all(test, not(loom)))]
-        self.looks.fetch_add(1, Ordering::Relaxed);
-        self.check(&machine);
-        self.number();
-        machine
+    fn held<'l>(&'l self, machine: MutexGuard<'l, Machine<K>>) -> Held<'l, K> {
+        Held { locked: self, machine, one: OneShard::begin() }
     }
 
-    /// In a debug build, at the begin and at the end of each critical section: what it has changed is published. (Not under loom, which
-    /// would try every order of these loads.)
+    /// In a debug build, at the end of each critical section: what it has changed is published. (Not under loom, which would try every order
+    /// of these loads.)
     #[inline(always)]
     pub(super) fn check(&self, machine: &Machine<K>) {
         if cfg!(loom) {
@@ -228,16 +300,16 @@ impl<K> Locked<K> {
         }
     }
 
-    /// The same, in a queue with several shards, before that: the first key has a time.
+    /// The same, in a queue with several shards, before that: the first key has a time. `takes`: keys may have been taken out.
     #[inline(always)]
-    pub(super) fn publish_front(&self, machine: &mut Machine<K>, stamp: fn() -> u64, mode: Mode, change: Change) {
+    pub(super) fn publish_front(&self, machine: &mut Machine<K>, stamp: fn() -> u64, mode: Mode, takes: bool) {
         if cfg!(loom) {
             return; // as below
         }
         if machine.wants_stamp(mode) {
             machine.stamp(stamp());
         }
-        let is_as_before = !mode.is_ordered && change == Change::Queued && self.len() > 0;
+        let is_as_before = !mode.is_ordered && !takes && self.len() > 0;
         if is_as_before || machine.ready(mode) == 0 {
             return;
         }

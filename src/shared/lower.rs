@@ -85,13 +85,13 @@ impl<K> Shared<K> {
                 |locked: &&Locked<K>| !locked.seems_empty() && locked.has_level(level) && !passed.contains(locked);
             // Without one the turn stays due, for the next choice.
             let locked = shards().filter(may_have).min_by_key(|locked| locked.age_of(level))?;
-            let Some(machine) = self.lock_to_take(locked, locked.lock_passes() == 0, &mut passed) else { continue };
-            if machine.order().level_len(priority_of(level)) == 0 {
+            let Some(held) = locked.lock_to_take(locked.lock_passes() == 0, &mut passed) else { continue };
+            if held.order().level_len(priority_of(level)) == 0 {
                 passed.insert(locked);
                 continue;
             }
             let next = Turn { since: turn.since + u64::from(TURNS), last: level };
-            return if moves_to(next) { self.take_of_level(locked, machine, level) } else { None };
+            return if moves_to(next) { self.take(held, Some(level)) } else { None };
         }
     }
 }

@@ -11,21 +11,34 @@
 //!                                     └ runs: where the queue's workers count, for metrics
 //! ```
 //!
-//! A call takes the lock of the key's shard, calls a verb of its [machine](crate::machine), and ends the critical section ([`section`]). If
-//! the verb owes something, this end locks the hub and takes out the waiters; it unlocks, wakes them and frees memory. Why no wake-up is
+//! A call takes the lock of the key's shard, makes a [`section`] of it, calls verbs of its [machine](crate::machine), and ends the section.
+//! If a verb owes something, this end locks the hub and takes out the waiters; it unlocks, wakes them and frees memory. Why no wake-up is
 //! lost: [`hub`].
 //!
-//! Files import downward only. From the bottom:
+//! **Calls go down.** A file imports and calls those below it alone (`ci/calls.sh` checks this), so one that reads a call goes down this list
+//! once:
 //!
-//! * [`locked`] is a shard with its lock; [`getters`] and [`waiters`] are the lists of those that wait; [`hub`] has these lists and the
-//!   flags; [`settings`] is what a builder says;
-//! * [`state`] is `Shared`: all of this, and what each call needs of it;
-//! * [`section`] ends each critical section that makes a step;
-//! * one file per kind of call: [`add`], [`take`], [`choose`] and [`get`], [`done`] (also requeues), [`delays`] (`cancel`, `take_delayed`,
-//!   `remove`), [`driver`], [`stand_in`] and [`driver_thread`] (delays expire), [`reports`], [`failures`] (limiters), [`life_cycle`] and
-//!   [`drain`], [`take_where`], [`dirty`] (`until_dirty`), [`snapshot`] (also `shrink_to_fit`).
+//! ```text
+//!   take_where                        | takes keys out: by a predicate, all delays, what workers leave
+//!   drain                             | waits for the end of the work
+//!   life_cycle                        | shut-down
+//!   done   get   add   delays   dirty | the calls on keys; delays: `cancel` and `remove`, dirty: `until_dirty`
+//!   choose   lower                    | which shard a getter takes its key from
+//!   take                              | a hand-out
+//!   thread   driver                   | the driver thread, and its work: delays expire, tasks are woken
+//!   reports   snapshot   shrink       | the observer's interval; looks at the queue; `shrink_to_fit`
+//!   failures                          | limiters
+//!   start                             | of the driver thread
+//!   expire                            | delays that expire in a section of a getter
+//!   section                           | a critical section of a shard
+//!   state                             | `Shared`: all of this, and what each call needs of it
+//!   locked                            | a shard: its lock, and what is read without it
+//!   hub   getters   waiters   states  | the flags, the lists of those that wait, the states of the driver
+//!   cursor   settings                 | where a thread takes its keys; what a builder says
+//! ```
 //!
-//! In tests, `driven` makes the steps of the driver and of getters beside it those of the one reference, and `stopped` stops threads.
+//! In tests, `driven` makes the steps of the driver and of getters beside it those of the one reference, `driverless` has no driver thread,
+//! and `stopped` stops threads.
 //!
 //! **One shard, one lock.** A critical section takes 5 to 15 ns as a rule, so one lock serves most programs, and it makes the contract
 //! simple: **the queue is linearizable**, each call takes effect at one moment while it holds the lock (P1, P2, P4 follow from the
@@ -54,7 +67,9 @@ mod drain;
 #[cfg(all(test, not(loom)))]
 mod driven;
 mod driver;
-mod driver_thread;
+#[cfg(all(test, not(loom)))]
+mod driverless;
+mod expire;
 mod failures;
 mod get;
 mod getters;
@@ -65,8 +80,8 @@ mod lower;
 mod reports;
 mod section;
 mod settings;
+mod shrink;
 mod snapshot;
-mod stand_in;
 mod state;
 #[cfg(all(test, not(loom)))]
 mod stopped;
@@ -76,7 +91,8 @@ mod waiters;
 
 pub(crate) use add::Wakeups;
 pub(crate) use drain::WaitGoal;
-pub(crate) use driver_thread::start_driver_thread;
+pub use driver::Driver;
+pub(crate) use driver::start_driver_thread;
 pub(crate) use get::Wait;
 pub(crate) use settings::{Limiter, MAX_SHARDS, Order, Settings};
 pub(crate) use state::Shared;

@@ -14,8 +14,8 @@
 
 use super::Shared;
 use crate::machine::NEVER;
+use crate::shared::driver::states::Driver;
 use crate::sync::{Arc, Ordering, model_const};
-use crate::time::driver::Driver;
 
 /// The least interval. (In the models a time that is one step away has come at the next look.)
 const LEAST: u64 = model_const(1_000_000, 1) as u64;
@@ -82,9 +82,9 @@ impl<K> Shared<K> {
 mod tests {
     use crate::observe::{Metrics, Observer};
     use crate::shared::Shared;
+    use crate::shared::driver::states::{NextStep, State};
     use crate::shared::stopped::until;
     use crate::sync::{Arc, Parker};
-    use crate::time::driver::{NextStep, State};
     use crate::{Added, Clock, WorkQueue};
     use std::sync::mpsc::{self, Sender};
     use std::time::Duration;
@@ -170,10 +170,10 @@ mod tests {
         });
     }
 
-    /// While no thread can be started, turns report, alone or beside a getter that stands in: one of them, once in each interval.
+    /// While no thread can be started, turns report, alone or beside a getter that waits: one of them, once in each interval.
     #[test]
     fn turns_report_in_place_of_the_driver() {
-        for stands_in in [false, true] {
+        for waits in [false, true] {
             let start: fn(&Arc<Shared<u8>>) -> std::io::Result<()> = |_| Err(std::io::ErrorKind::WouldBlock.into());
             let (clock, time) = Clock::mock();
             let (send, reports) = mpsc::channel();
@@ -181,10 +181,8 @@ mod tests {
             queue.add(1);
             let mut item = queue.try_get().ok();
             std::thread::scope(|scope| {
-                let getter = stands_in.then(|| scope.spawn(|| queue.get().is_none()));
-                until("the getter stands in", || {
-                    matches!(queue.shared.hub().stand_in, State::Parked { .. }) == stands_in
-                });
+                let getter = waits.then(|| scope.spawn(|| queue.get().is_none()));
+                until("the getter waits", || queue.stats().waiters == usize::from(waits));
                 let told = [true, true, true, false].map(|held| {
                     item = item.take().filter(|_| held);
                     time.advance(INTERVAL);
@@ -241,7 +239,7 @@ mod tests {
             let before_the_numbers = queue.shared.first.lock();
             STEPS[1].wait();
             until("no report is scheduled", || queue.shared.report_at() == u64::MAX);
-            let next = Shared::drive(&queue.shared, &Parker::new(), |hub| &mut hub.driver);
+            let next = Shared::drive(&queue.shared, &Parker::new());
             assert!(matches!(next, NextStep::End));
             drop(before_the_numbers);
             assert_eq!(turn.join().unwrap(), 1);

@@ -1,64 +1,94 @@
-//! A critical section of one shard: a verb of its machine, what others read of it without the lock, and what it owes.
+//! A critical section of one shard: verbs of its machine, what others read of it without the lock, and what it owes.
 //!
 //! ```text
-//!   lock ─ mode ─ verb ─▶ (answer, owed) ─ leave: publish ─ nothing owed: unlock ─▶ drop the hand
-//!                                                   └─ settle: take the waiters that are owed a wake-up from the hub ─ unlock
-//!                                                              ─ wake them, free memory
+//!   lock ─▶ Held ─ flags: a mode ─▶ Section ─ verb, verb … ─▶ end: publish ─ nothing owed: unlock ─▶ drop the hand
+//!                    │                                           └─ settle: take the waiters that are owed a wake-up from the hub
+//!                    └ only looks: unlock                               ─ unlock ─ wake them, free memory
 //! ```
 //!
-//! [`Shared::leave`] is the only end of a section whose verb may change something. So no call forgets to publish, to wake or to free; and a
-//! hot call that owes nothing, as nearly all do, makes one test. A section that only looks at the machine just unlocks.
+//! A [`Section`] is the one way to a verb, and [`end`](Section::end) takes it: so no call forgets to publish, to wake or to free, and none
+//! does it twice. A debug build panics if a section is dropped without its end, and asserts at the end that all is published; and that a
+//! thread holds one shard at a time. A section notes what its verbs owe and what they may have changed. So the end of a hot call that has
+//! changed nothing, and owes nothing, makes one test.
 //!
 //! A call declares its hand before it locks: so a key that is left there is dropped after the lock (W4), also if `Eq` panics.
 
 use super::Shared;
 use super::hub::Flags;
-use super::locked::Locked;
-use crate::machine::{Machine, Mode, Owed};
+use super::locked::{Held, Locked};
+use crate::Added;
+use crate::key::Hash as KeyHash;
+use crate::machine::{Cancelled, Claimed, End, Ended, Expired, How, Machine, Mode, NEVER, Owed, Seen, TakenOut};
+use crate::order::Group;
 use crate::panics::drop_each;
-use crate::sync::MutexGuard;
-use crate::time::driver::Driver;
+use crate::shared::driver::states::Driver;
+use crate::sync::give_way;
 use crate::wait::WakeList;
+use equivalent::Equivalent;
+use std::ops::{Deref, DerefMut};
 
-/// A verb, compiled for each mode of the hot calls, which is a constant there, and once for all others. The rest of the call looks for
-/// more to do after the lock if `has_extras`.
+/// A section for a verb, compiled for each mode of the hot calls, which is a constant there, and once for all others. The rest of the call
+/// looks for more to do after the lock if `has_extras`.
 macro_rules! in_mode {
-    ($shared:expr, $mode:ident, $has_extras:ident => $verb:expr) => {
+    ($shared:expr, $held:expr, $section:ident, $has_extras:ident => $call:expr) => {
         match $shared.flags().without(Flags::LIMITED) {
             Flags::NONE => {
-                let ($mode, $has_extras) = (Mode::PLAIN, false);
-                $verb
+                let (mut $section, $has_extras) = ($shared.section($held, Mode::PLAIN), false);
+                $call
             }
             Flags::ORDERED => {
-                let ($mode, $has_extras) = (Mode::ORDERED, false);
-                $verb
+                let (mut $section, $has_extras) = ($shared.section($held, Mode::ORDERED), false);
+                $call
             }
             Flags::MEASURED => {
-                let ($mode, $has_extras) = (Mode::MEASURED, false);
-                $verb
+                let (mut $section, $has_extras) = ($shared.section($held, Mode::MEASURED), false);
+                $call
             }
             flags => {
-                let ($mode, $has_extras) = ($shared.mode(), flags.has(Flags::EXTRAS));
-                $verb
+                let (mut $section, $has_extras) = ($shared.section($held, $shared.mode()), flags.has(Flags::EXTRAS));
+                $call
             }
         }
     };
 }
 pub(super) use in_mode;
 
-/// What the verbs of a critical section may have done to the order. Each call knows this from the verbs that it names, so that nothing is
-/// compared, and the compiler sees a constant.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Change {
-    /// They have queued keys at most. In a line the first key is another one only if there was none before.
-    Queued,
-    /// They may have taken keys out as well, so the first key may be another one.
-    Taken,
+/// See the top of this file.
+pub(super) struct Section<'s, K> {
+    pub(super) shared: &'s Shared<K>,
+    held: Held<'s, K>,
+    pub(super) mode: Mode,
+    /// What gives the first key a time, in a queue with several shards.
+    stamp: Option<fn() -> u64>,
+    owed: Owed,
+    /// What is published may be another than before.
+    has_changed: bool,
+    /// Its verbs take keys out: so the first key may be another one. If they only queue keys, the first of a line is another one only if
+    /// there was none before. A constant, as it depends on the verbs alone.
+    takes: bool,
+    must_end: MustEnd,
+}
+
+/// In a debug build, panics if it is dropped before it was [met](Self::met), unless the thread unwinds.
+struct MustEnd;
+
+impl MustEnd {
+    #[inline(always)]
+    fn met(self) {
+        std::mem::forget(self);
+    }
+}
+
+#[cfg(debug_assertions)]
+impl Drop for MustEnd {
+    fn drop(&mut self) {
+        assert!(std::thread::panicking(), "a critical section has not ended");
+    }
 }
 
 impl<K> Shared<K> {
     /// Takes the lock of a shard, unless there are others and this one is busy for longer than a critical section takes (P21).
-    pub(super) fn lock_unless_busy<'s>(&self, locked: &'s Locked<K>) -> Option<MutexGuard<'s, Machine<K>>> {
+    pub(super) fn lock_unless_busy<'s>(&self, locked: &'s Locked<K>) -> Option<Held<'s, K>> {
         if self.shards() == 1 { Some(locked.lock()) } else { locked.lock_briefly() }
     }
 
@@ -74,37 +104,16 @@ impl<K> Shared<K> {
         }
     }
 
-    /// The end of a critical section: publishes, unlocks, and then does what the verbs have left to do.
     #[inline(always)]
-    pub(super) fn leave<'s>(
-        &'s self,
-        locked: &'s Locked<K>,
-        mut machine: MutexGuard<'s, Machine<K>>,
-        owed: Owed,
-        mode: Mode,
-        change: Change,
-    ) {
-        if mode.is_measured && machine.wants_time() {
-            self.tell_time(&mut machine);
-        }
-        if let Some(stamp) = self.stamp {
-            locked.publish_front(&mut machine, stamp, mode, change);
-        }
-        locked.publish_len(&machine, mode);
-        locked.check(&machine);
-        if owed != Owed::NOTHING {
-            self.settle(locked, machine, owed);
-        }
+    pub(super) fn section<'s>(&'s self, held: Held<'s, K>, mode: Mode) -> Section<'s, K> {
+        Section { mode, stamp: self.stamp, ..self.plain_section(held) }
     }
 
-    /// The same of a hot call in a queue with one shard that is plain.
+    /// The section of a hot call in a queue with one shard that is plain.
     #[inline(always)]
-    pub(super) fn leave_plain<'s>(&'s self, locked: &'s Locked<K>, machine: MutexGuard<'s, Machine<K>>, owed: Owed) {
-        locked.publish_len(&machine, Mode::PLAIN);
-        locked.check(&machine);
-        if owed != Owed::NOTHING {
-            self.settle(locked, machine, owed);
-        }
+    pub(super) fn plain_section<'s>(&'s self, held: Held<'s, K>) -> Section<'s, K> {
+        let (mode, stamp, owed) = (Mode::PLAIN, None, Owed::NOTHING);
+        Section { shared: self, held, mode, stamp, owed, has_changed: false, takes: false, must_end: MustEnd }
     }
 
     /// Reads the clock for a key that became dirty.
@@ -117,7 +126,9 @@ impl<K> Shared<K> {
     /// wakes them, and frees memory.
     #[cold]
     #[inline(never)]
-    pub(super) fn settle<'s>(&'s self, locked: &'s Locked<K>, mut machine: MutexGuard<'s, Machine<K>>, owed: Owed) {
+    fn settle(&self, held: Held<'_, K>, owed: Owed) {
+        held.locked.check(&held);
+        let Held { locked, mut machine, one } = held;
         let flags = self.flags();
         let mut calls_driver = false;
         if owed.has(Owed::DEADLINE) {
@@ -152,7 +163,7 @@ impl<K> Shared<K> {
             tickets.into_iter().for_each(|ticket| hub.dirty_waiters.take((locked.index, ticket), &mut wakes));
         }
         let mut garbage = owed.has(Owed::GARBAGE).then(|| machine.take_garbage());
-        drop(machine);
+        drop((machine, one));
         if !wakes.is_empty() {
             self.note_caught(wakes.wake());
         }
@@ -160,5 +171,246 @@ impl<K> Shared<K> {
             self.note_caught(drop_each(gone));
         }
         // The memory is freed here.
+    }
+}
+
+impl<'s, K> Section<'s, K> {
+    /// What a verb owes. Returns its answer.
+    #[inline(always)]
+    fn note<A>(&mut self, (answer, owed): (A, Owed)) -> A {
+        self.owed = self.owed.and(owed);
+        answer
+    }
+
+    /// The same of a verb that may have taken keys out.
+    #[inline(always)]
+    fn note_taken<A>(&mut self, answer: (A, Owed)) -> A {
+        (self.has_changed, self.takes) = (true, true);
+        self.note(answer)
+    }
+
+    /// The same of a verb that may have queued keys.
+    #[inline(always)]
+    fn note_queued<A>(&mut self, answer: (A, Owed)) -> A {
+        self.has_changed = true;
+        self.note(answer)
+    }
+
+    #[inline(always)]
+    pub(super) fn add(&mut self, hand: &mut Option<K>, hash: KeyHash, group: Group, how: How<'_>) -> Added
+    where
+        K: Eq,
+    {
+        let answer = self.held.machine.add(hand, hash, group, how, self.mode);
+        let added = self.note(answer);
+        // It may also have raised a key, or want the time.
+        if added == Added::Queued || self.mode.is_ordered || self.mode.is_measured {
+            self.has_changed = true;
+        }
+        added
+    }
+
+    #[inline(always)]
+    pub(super) fn done(&mut self, hand: &mut Option<K>, claimed: Claimed<K>, end: End) -> Ended {
+        let answer = self.held.machine.done(hand, claimed, end, self.mode);
+        let ended = self.note(answer);
+        if ended == Ended::Queued || self.mode.is_ordered {
+            self.has_changed = true;
+        }
+        ended
+    }
+
+    /// The claim of the call on its key comes back if the queue refuses the add.
+    #[inline]
+    pub(super) fn requeue(
+        &mut self,
+        hand: &mut Option<K>,
+        claimed: Claimed<K>,
+        how: How<'_>,
+        end: End,
+    ) -> Result<Added, Claimed<K>> {
+        let answer = self.held.machine.requeue(hand, claimed, how, end, self.mode);
+        self.note_queued(answer)
+    }
+
+    /// The next key of a line, if it is near.
+    #[inline(always)]
+    pub(super) fn get_simple(&mut self) -> Option<Claimed<K>> {
+        let claimed = self.held.machine.get_simple();
+        if claimed.is_some() {
+            self.has_changed = true;
+        }
+        self.takes = true;
+        claimed
+    }
+
+    /// The next key, or that of a level.
+    #[inline(always)]
+    pub(super) fn get(&mut self, level: Option<u8>) -> Option<Claimed<K>> {
+        let got = match level {
+            Some(level) => self.held.machine.get_of_level(level, self.mode),
+            None => self.held.machine.get(self.mode),
+        };
+        let claimed = self.note(got);
+        if claimed.is_some() {
+            self.has_changed = true;
+        }
+        self.takes = true;
+        claimed
+    }
+
+    #[inline(always)]
+    pub(super) fn cancel<Q: Equivalent<K> + ?Sized>(
+        &mut self,
+        hand: &mut Option<K>,
+        key: &Q,
+        hash: KeyHash,
+    ) -> Cancelled {
+        let answer = self.held.machine.cancel(hand, key, hash, self.mode);
+        self.note_queued(answer)
+    }
+
+    pub(super) fn remove<Q: Equivalent<K> + ?Sized>(&mut self, hand: &mut Option<K>, key: &Q, hash: KeyHash) -> bool {
+        let answer = self.held.machine.remove(hand, key, hash, self.mode);
+        self.note_taken(answer)
+    }
+
+    pub(super) fn forget_failures<Q: Equivalent<K> + ?Sized>(&mut self, hand: &mut Option<K>, key: &Q, hash: KeyHash) {
+        let owed = self.held.machine.forget_failures(hand, key, hash, self.mode);
+        self.note(((), owed));
+    }
+
+    pub(super) fn take_out(&mut self, hand: &mut Option<K>, seen: Seen) -> TakenOut {
+        let answer = self.held.machine.take_out(hand, seen, self.mode);
+        self.note_taken(answer)
+    }
+
+    pub(super) fn rest(&mut self, claimed: &Claimed<K>, now: u64, time: u64) {
+        let owed = self.held.machine.rest(claimed, now, time);
+        self.note(((), owed));
+    }
+
+    pub(super) fn shut_down(&mut self) {
+        let owed = self.held.machine.shut_down();
+        self.note(((), owed));
+    }
+
+    /// A step of `shrink_to_fit`. Returns where the next one begins.
+    pub(super) fn shrink(&mut self, from: usize) -> Option<usize> {
+        let answer = self.held.machine.shrink(from);
+        self.note_taken(answer)
+    }
+
+    /// Adds keys that are due.
+    #[inline(always)]
+    pub(super) fn expire(&mut self, now: u64, at_most: usize) -> Expired {
+        if let Some(stamp) = self.shared.stamp {
+            self.held.machine.stamp_ahead(stamp);
+        }
+        let answer = self.held.machine.expire(now, at_most, self.mode);
+        let expired = self.note_queued(answer);
+        if !expired.has_more {
+            // After the shut-down nothing expires.
+            self.held.locked.set_driver_until(if self.mode.is_open { self.held.until() } else { NEVER });
+        }
+        expired
+    }
+
+    /// An add that has waited for a retry has taken effect.
+    pub(super) fn has_added(&self) -> bool {
+        self.owed.has(Owed::ADDED)
+    }
+
+    /// Nothing has changed: the lock, for another section.
+    #[inline(always)]
+    pub(super) fn back(self) -> Held<'s, K> {
+        debug_assert!(!self.has_changed && self.owed == Owed::NOTHING);
+        self.must_end.met();
+        self.held
+    }
+
+    /// Publishes, unlocks, and then does what the verbs have left to do.
+    #[inline(always)]
+    pub(super) fn end(mut self) {
+        if self.owed != Owed::NOTHING {
+            self.publish();
+            let Self { shared, held, owed, must_end, .. } = self;
+            must_end.met();
+            return shared.settle(held, owed);
+        }
+        if self.has_changed {
+            self.publish();
+        }
+        self.locked.check(&self.held);
+        self.must_end.met();
+    }
+
+    #[inline(always)]
+    fn publish(&mut self) {
+        let machine = &mut self.held.machine;
+        if self.mode.is_measured && machine.wants_time() {
+            self.shared.tell_time(machine);
+        }
+        if let Some(stamp) = self.stamp {
+            self.held.locked.publish_front(machine, stamp, self.mode, self.takes);
+        }
+        self.held.locked.publish_len(machine, self.mode);
+    }
+}
+
+impl<'s, K> Deref for Section<'s, K> {
+    type Target = Held<'s, K>;
+
+    #[inline(always)]
+    fn deref(&self) -> &Held<'s, K> {
+        &self.held
+    }
+}
+
+impl<K> DerefMut for Section<'_, K> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.held
+    }
+}
+
+/// Critical sections of one shard: each returns where the next one goes on.
+pub(super) fn in_steps(mut step: impl FnMut(usize) -> Option<usize>) {
+    let mut from = Some(0);
+    while let Some(at) = from {
+        from = step(at);
+        give_way();
+    }
+}
+
+#[cfg(all(test, debug_assertions, not(loom)))]
+mod tests {
+    use crate::WorkQueue;
+    use crate::machine::Mode;
+
+    #[test]
+    #[should_panic = "a critical section has not ended"]
+    fn a_section_that_is_dropped_without_its_end_panics() {
+        let shared = &WorkQueue::<u32>::new().shared;
+        drop(shared.section(shared.first.lock(), Mode::PLAIN));
+    }
+
+    #[test]
+    #[should_panic = "this thread holds a shard already"]
+    fn a_thread_holds_one_shard_at_a_time() {
+        let shared = &WorkQueue::<u32>::builder().shards(2).build().shared;
+        let _first = shared.first.lock();
+        let _second = shared.at(1).lock();
+    }
+
+    /// What a section has not noted is not published: the end sees that.
+    #[test]
+    #[should_panic = "the number of ready keys is published"]
+    fn a_change_beside_the_section_is_seen_at_its_end() {
+        let queue = WorkQueue::new();
+        queue.add(1_u32);
+        let mut section = queue.shared.section(queue.shared.first.lock(), Mode::PLAIN);
+        let _claimed = section.marks().get_simple();
+        section.end();
     }
 }

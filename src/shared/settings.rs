@@ -3,8 +3,8 @@
 use crate::observe::Observer;
 use crate::order::Group;
 use crate::rate_limiter::{RateLimiter, Schedule};
+use crate::shared::driver::states::Driver;
 use crate::time::clock::Clock;
-use crate::time::driver::Driver;
 use crate::{DelayedAdd, OnPanic};
 use ahash::RandomState;
 

@@ -1,9 +1,9 @@
-//! Calls that look at the queue, and `shrink_to_fit`. A call that lists keys looks at some hundred in a critical section.
+//! Calls that look at the queue. A call that lists keys looks at some hundred in a critical section.
 
 use super::Shared;
 use super::hub::Flags;
 use super::locked::Locked;
-use super::section::Change;
+use super::section::in_steps;
 use super::settings::Limiter;
 use crate::Priority;
 use crate::machine::{Claimed, Machine, View, Which};
@@ -19,15 +19,6 @@ const AT_ONCE: usize = 320;
 
 fn since(time: u64, now: u64) -> Duration {
     Duration::from_nanos(now.saturating_sub(time))
-}
-
-/// Critical sections of one shard: each returns where the next one goes on.
-pub(super) fn in_steps(mut step: impl FnMut(usize) -> Option<usize>) {
-    let mut from = Some(0);
-    while let Some(at) = from {
-        from = step(at);
-        give_way();
-    }
 }
 
 impl<K> Shared<K> {
@@ -47,9 +38,9 @@ impl<K> Shared<K> {
 
     /// The time, for a call that computes ages. Read under the lock, so that no key has started later.
     fn begin_ages(&self, locked: &Locked<K>) -> u64 {
-        let mut machine = locked.lock();
+        let mut held = locked.lock();
         let now = self.settings.clock.now();
-        machine.begin_ages(now);
+        held.marks().begin_ages(now);
         now
     }
 
@@ -59,8 +50,9 @@ impl<K> Shared<K> {
         let mut copy = Histogram::default();
         for locked in self.all() {
             let has_times = {
-                let mut machine = locked.lock();
-                self.add_shard(&mut metrics.stats, &mut machine);
+                let mut held = locked.lock();
+                let machine = held.marks();
+                self.add_shard(&mut metrics.stats, machine);
                 machine.add_levels(&mut lens);
                 machine.times().map(|times| {
                     metrics.work_duration.add(times.durations.worked());
@@ -70,7 +62,7 @@ impl<K> Shared<K> {
             // The other priorities, which may be 255, in a critical section each.
             let mut from = has_times.map(|()| i8::MIN);
             while let Some(priority) = from {
-                let next = locked.lock().times().and_then(|times| {
+                let next = locked.lock().marks().times().and_then(|times| {
                     let (priority, waited) = times.durations.waited_from(priority)?;
                     copy.copy(waited);
                     Some(priority)
@@ -104,7 +96,7 @@ impl<K> Shared<K> {
 
     pub(crate) fn stats(&self) -> Stats {
         let mut stats = Stats::default();
-        self.all().for_each(|locked| self.add_shard(&mut stats, &mut locked.lock()));
+        self.all().for_each(|locked| self.add_shard(&mut stats, locked.lock().marks()));
         self.add_hub(&mut stats);
         stats
     }
@@ -173,22 +165,6 @@ impl<K> Shared<K> {
         }
         let waited = self.home(claimed).lock().waited(claimed);
         waited.duration()
-    }
-
-    /// `shrink_to_fit`, in many short critical sections.
-    pub(crate) fn shrink(&self) {
-        if let Limiter::External(limiter) = &self.settings.limiter {
-            limiter.shrink_to_fit();
-        }
-        self.hub().getters.shrink();
-        for locked in self.all() {
-            in_steps(|at| {
-                let mut machine = locked.lock();
-                let (next, owed) = machine.shrink(at);
-                self.leave(locked, machine, owed, self.mode(), Change::Taken);
-                next
-            });
-        }
     }
 }
 

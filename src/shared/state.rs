@@ -167,6 +167,13 @@ impl<K> Shared<K> {
         }
     }
 
+    /// The holder of a key has panicked.
+    #[cold]
+    pub(crate) fn note_panic(&self) {
+        self.hub().counts.panics += 1;
+        self.tell(|observer| observer.panicked());
+    }
+
     /// Calls foreign code. A panic is caught and counted.
     pub(crate) fn contain<R>(&self, call: impl FnOnce() -> R) -> Option<R> {
         let answer = contained(call);

@@ -1,13 +1,11 @@
 //! Tests with a thread that stops in a critical section of one shard (P21).
 
 use super::getters::BUSY;
-use super::section::Change;
-use super::stand_in::Parking;
 use super::{Shared, Wait, start_driver_thread};
 use crate::machine::{How, Mode, NEVER};
 use crate::order::Group;
+use crate::shared::driver::states::State;
 use crate::sync::{Arc, Parker};
-use crate::time::driver::State;
 use crate::wait::Waiter;
 use crate::{Clock, Driver, OnPanic, TryGetError, WorkQueue, WorkQueueBuilder};
 use futures_executor::block_on;
@@ -181,10 +179,10 @@ fn a_woken_getter_that_passes_by_still_counts_as_woken() {
         holder.goes_on();
         if then == Then::TakesOneOfTwo {
             // Queued without a wake-up, as by a push that found the first getter on its way.
-            let (locked, hash) = (queue.shared.at(1), queue.shared.hash(&keys[1]));
-            let mut machine = locked.lock();
-            let (_, owed) = machine.add(&mut Some(keys[1]), hash, Group::default(), How::NOW, Mode::PLAIN);
-            queue.shared.leave(locked, machine, owed, Mode::PLAIN, Change::Queued);
+            let (held, hash) = (queue.shared.at(1).lock(), queue.shared.hash(&keys[1]));
+            let mut section = queue.shared.section(held, Mode::PLAIN);
+            section.add(&mut Some(keys[1]), hash, Group::default(), How::NOW);
+            section.end();
             let wait = Shared::resume(&queue.shared, ticket, waiter(), false);
             assert!(matches!(wait, Wait::Item(_)));
         }
@@ -359,70 +357,22 @@ fn a_task_waits_for_a_busy_shard_without_a_driver() {
     }
 }
 
-/// The stand-in of the driver wakes a task soon, at least once in a hundred times. When its wait ends and nobody takes its place, it
-/// wakes the task once more, which then waits for the shard (W5, W7).
+/// No driver can be started for a task that passes by a stopped holder: the poll waits for the shard (W5).
 #[test]
-fn a_stand_in_wakes_a_task_that_passes_by() {
-    /// The threads that have woken it.
-    #[derive(Default)]
-    struct Task(std::sync::Mutex<Vec<thread::ThreadId>>);
-    impl std::task::Wake for Task {
-        fn wake(self: Arc<Self>) {
-            self.0.lock().unwrap().push(thread::current().id());
-        }
-    }
+fn a_task_waits_for_a_shard_if_no_driver_can_be_started() {
     let queue = builder().build_with(no_thread);
-    queue.add_after(key_of(&queue, 1), Duration::from_secs(3600));
-    // No call tries again to start the driver, which would wake the stand-in as well.
-    queue.shared.hub().driver = State::Missing { retry_at: crate::sync::now() + Duration::from_secs(3600) };
-    let (parker, is_over) = (Parker::new(), Arc::new(AtomicUsize::new(0)));
-    let (unparker, (leave, leaves)) = (parker.unparker(), mpsc::channel());
-    // As a thread that waits, whose wait ends when it is told to.
-    let stand_in = thread::spawn({
-        let (queue, is_over) = (queue.clone(), Arc::clone(&is_over));
-        move || {
-            let mut parking = Parking::new(&queue.shared);
-            while is_over.load(Ordering::Relaxed) == 0 {
-                parking.park(&parker, None);
-            }
-            is_over.store(2, Ordering::Relaxed);
-            leaves.recv().unwrap();
-        }
-    });
-    let helper = stand_in.thread().id();
-    until("it stands in", || matches!(queue.shared.hub().stand_in, State::Parked { .. }));
     let holder = Stopped::in_shard(&queue, 2);
-    let task = Arc::new(Task::default());
-    let waker = Arc::clone(&task).into();
     let mut get = pin!(queue.get_async());
-    let mut poll = || assert!(get.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
-    let woken_by = || std::mem::take(&mut *task.0.lock().unwrap());
-    let rounds = if cfg!(miri) { 3 } else { 100 };
-    let fastest = (0..rounds).map(|_| {
-        let begin = Instant::now();
-        poll();
-        until("the stand-in wakes it", || !task.0.lock().unwrap().is_empty());
-        assert_eq!(woken_by(), [helper]);
-        begin.elapsed()
-    });
-    let fastest = fastest.min().unwrap();
-    assert!(fastest < SLOWER * Duration::from_millis(20), "it was woken after {fastest:?} at best");
-    is_over.store(1, Ordering::Relaxed);
-    unparker.unpark();
-    until("the stand-in is about to leave", || is_over.load(Ordering::Relaxed) == 2);
-    poll();
-    assert_eq!(woken_by(), [], "it relies on the stand-in");
-    leave.send(()).unwrap();
-    stand_in.join().unwrap();
-    assert_eq!(woken_by(), [helper], "the stand-in has left");
-    // Nobody stands in: the poll waits for the shard.
     let goes_on = thread::spawn(|| {
         thread::sleep(Duration::from_millis(5));
         holder.goes_on();
     });
-    poll();
+    let waits = Instant::now();
+    while !goes_on.is_finished() {
+        assert!(get.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    }
+    assert!(waits.elapsed() >= Duration::from_millis(5));
     goes_on.join().unwrap();
-    assert_eq!(woken_by(), []);
     let key = key_of(&queue, 2);
     queue.add(key);
     assert_eq!(block_on(get).map(|item| *item), Some(key));
@@ -461,7 +411,7 @@ fn keys_come_fast_if_many_were_handed_out_between_two_parks() {
 fn an_idle_wait_of_a_queue_that_is_never_idle_ends_at_its_deadline() {
     let queue = builder().driver(Driver::Manual).build();
     let [first, last] = [0, SHARDS - 1].map(|shard| queue.shared.at(shard));
-    let mut first_held = first.lock();
+    let mut first_held = first.lock_beside_another();
     let waits = thread::spawn({
         let queue = queue.clone();
         move || {
@@ -475,10 +425,10 @@ fn an_idle_wait_of_a_queue_that_is_never_idle_ends_at_its_deadline() {
         // As an add, and the hand-out and `done` of its key. The wait finds no other number twice in the first shard, as it has to pass
         // by the last one in between.
         first_held.counts.pushed += 1;
-        let last_held = last.lock();
+        let last_held = last.lock_beside_another();
         drop(first_held);
         thread::sleep(Duration::from_micros(200));
-        first_held = first.lock();
+        first_held = first.lock_beside_another();
         drop(last_held);
         thread::sleep(Duration::from_micros(200));
     }

@@ -2,10 +2,10 @@
 
 use super::Shared;
 use super::hub::Flags;
-use super::locked::Locked;
-use super::section::in_mode;
-use crate::machine::{Claimed, Machine, MaybeNanos, Mode, Owed};
-use crate::sync::{Arc, MutexGuard};
+use super::locked::Held;
+use super::section::{Section, in_mode};
+use crate::machine::{Claimed, MaybeNanos, Mode};
+use crate::sync::Arc;
 use std::time::Duration;
 
 /// A key that was taken out of the order.
@@ -25,9 +25,12 @@ impl<K> Shared<K> {
     /// [`try_take`](Self::try_take) if the lock was held, if the queue measures, is ordered or has to start its driver thread, and if the
     /// line is empty, or its next key is in another block or behind a hole.
     #[inline(never)]
-    pub(super) fn take_slow(this: &Arc<Self>, machine: MutexGuard<'_, Machine<K>>) -> Option<Claimed<K>> {
-        in_mode!(this, mode, has_extras => {
-            let taken = this.take_in(&this.first, machine, mode)?;
+    pub(super) fn take_slow(this: &Arc<Self>, held: Held<'_, K>) -> Option<Claimed<K>> {
+        in_mode!(this, held, section, has_extras => {
+            let mut now = None;
+            let taken = section.take(None, &mut now);
+            section.end_as_getter(now);
+            let taken = taken?;
             if has_extras {
                 Self::after_hand_out(this, taken.waited());
             }
@@ -35,67 +38,17 @@ impl<K> Shared<K> {
         })
     }
 
-    /// Takes the first key of a shard, and ends the critical section.
-    pub(super) fn take<'s>(&'s self, locked: &'s Locked<K>, machine: MutexGuard<'s, Machine<K>>) -> Option<Taken<K>> {
-        in_mode!(self, mode, _extras => {
-            if mode.is_ordered && machine.ready(mode) > 0 {
-                locked.count_hand_out();
+    /// Takes the first key of a shard that this getter has chosen, or that of a level.
+    pub(super) fn take(&self, held: Held<'_, K>, level: Option<u8>) -> Option<Taken<K>> {
+        in_mode!(self, held, section, _extras => {
+            let mut now = None;
+            let taken = section.take(level, &mut now);
+            if section.mode.is_ordered && taken.is_some() {
+                section.locked.count_hand_out();
             }
-            self.take_in(locked, machine, mode)
+            section.end_as_getter(now);
+            taken
         })
-    }
-
-    /// The same with the first key of a level, which has one.
-    pub(super) fn take_of_level<'s>(
-        &'s self,
-        locked: &'s Locked<K>,
-        mut machine: MutexGuard<'s, Machine<K>>,
-        level: u8,
-    ) -> Option<Taken<K>> {
-        let (mode, mut now) = (self.mode(), None);
-        let got = machine.get_of_level(level, mode);
-        let (taken, owed) = self.started(got, &mut machine, mode, &mut now);
-        if taken.is_some() {
-            locked.count_hand_out();
-        }
-        self.leave_as_getter(locked, machine, owed, mode, now);
-        taken
-    }
-
-    #[inline(always)]
-    fn take_in<'s>(
-        &'s self,
-        locked: &'s Locked<K>,
-        mut machine: MutexGuard<'s, Machine<K>>,
-        mode: Mode,
-    ) -> Option<Taken<K>> {
-        let mut now = None;
-        let (taken, owed) = self.next(&mut machine, mode, &mut now);
-        self.leave_as_getter(locked, machine, owed, mode, now);
-        taken
-    }
-
-    /// The step of a hand-out, with its times. Sets `now` if it reads the clock.
-    #[inline(always)]
-    pub(super) fn next(&self, machine: &mut Machine<K>, mode: Mode, now: &mut Option<u64>) -> (Option<Taken<K>>, Owed) {
-        let got = machine.get(mode);
-        self.started(got, machine, mode, now)
-    }
-
-    #[inline(always)]
-    fn started(
-        &self,
-        (claimed, owed): (Option<Claimed<K>>, Owed),
-        machine: &mut Machine<K>,
-        mode: Mode,
-        now: &mut Option<u64>,
-    ) -> (Option<Taken<K>>, Owed) {
-        let Some(claimed) = claimed else { return (None, owed) };
-        let mut waited = MaybeNanos::UNKNOWN;
-        if mode.is_measured {
-            waited = machine.started(&claimed, || *now.insert(self.settings.clock.now_coarse()));
-        }
-        (Some(Taken { claimed, waited }), owed)
     }
 
     /// The rest of a hand-out, after the lock. Does not panic: the key must reach its holder (P2).
@@ -116,5 +69,19 @@ impl<K> Shared<K> {
     /// Tells the observer of a hand-out, and catches its panic.
     pub(crate) fn tell_handed_out(&self, waited: Option<Duration>) {
         self.contain(|| self.tell(|observer| observer.handed_out(waited)));
+    }
+}
+
+impl<K> Section<'_, K> {
+    /// The next key, or that of a level, with its times. Sets `now` if it reads the clock.
+    #[inline(always)]
+    pub(super) fn take(&mut self, level: Option<u8>, now: &mut Option<u64>) -> Option<Taken<K>> {
+        let claimed = self.get(level)?;
+        let mut waited = MaybeNanos::UNKNOWN;
+        if self.mode.is_measured {
+            let clock = &self.shared.settings.clock;
+            waited = self.marks().started(&claimed, || *now.insert(clock.now_coarse()));
+        }
+        Some(Taken { claimed, waited })
     }
 }

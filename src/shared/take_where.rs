@@ -12,11 +12,9 @@
 //! no difference whether a getter could have the key: those of full groups are taken like all others, and no step waits.
 
 use super::Shared;
-use super::locked::Locked;
-use super::section::Change;
-use super::snapshot::in_steps;
+use super::section::in_steps;
 use crate::key::SlotId;
-use crate::machine::{Delay, Owed, Seen, Which};
+use crate::machine::{Delay, Seen, Which};
 use crate::order::Group;
 use crate::panics::drop_each;
 use crate::sync::{give_way, model_const};
@@ -132,17 +130,14 @@ impl<K: Hash + Eq + Clone> Shared<K> {
         let (mut takes, mut removed) = (Vec::with_capacity(found.len()), Vec::new());
         for step in found.chunk_by(|one, next| one.shard == next.shard).flat_map(|shard| shard.chunks(STEP)) {
             removed.reserve(step.len());
-            let locked: &Locked<K> = self.at(step[0].shard);
-            let (mut hand, mut owed) = (None, Owed::NOTHING);
-            let mut machine = locked.lock();
-            let mode = self.mode();
+            let mut hand = None;
+            let held = self.at(step[0].shard).lock();
+            let mut section = self.section(held, self.mode());
             for found in step {
-                let (taken, more) = machine.take_out(&mut hand, found.seen, mode);
-                owed = owed.and(more);
+                takes.push(section.take_out(&mut hand, found.seen));
                 removed.extend(hand.take());
-                takes.push(taken);
             }
-            self.leave(locked, machine, owed, mode, Change::Taken);
+            section.end();
             self.note_caught(drop_each(removed.drain(..)));
             give_way();
         }

@@ -147,6 +147,11 @@ impl Parker {
     }
 }
 
+/// Parks for a short time.
+pub(crate) fn park_briefly(parker: &Parker, until: Instant) {
+    parker.park(Some(until));
+}
+
 pub(crate) fn downgrade<T>(arc: &Arc<T>) -> Weak<T> {
     Arc::downgrade(arc)
 }

@@ -1,11 +1,9 @@
-//! Time: the clock ([`clock`]), the deadlines of delayed keys ([`wheel`]) and of calls that block ([`deadline`]), and the thread that queues
-//! expired keys ([`driver`]).
+//! Time: the clock ([`clock`]), and the deadlines of delayed keys ([`wheel`]) and of calls that block ([`deadline`]).
 
 pub(crate) mod clock;
 #[cfg(all(feature = "quanta", not(loom)))]
 pub(crate) mod coarse_clock;
 pub(crate) mod deadline;
-pub(crate) mod driver;
 pub(crate) mod wheel;
 
 use crate::numbers;

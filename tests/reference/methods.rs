@@ -8,7 +8,7 @@ const EXCEPTED: [(&str, &[&str]); 6] = [
     // A short form of the builder; a setting; a stream, which needs a feature (tests/streams.rs).
     ("WorkQueue", &["new", "shards", "stream"]),
     // A setting; what is sent to an exporter (tests/observers.rs).
-    ("Inspect", &["name", "report", "report_every"]),
+    ("Inspect", &["name", "report"]),
     // The same future as the queue's; a span, which needs a feature.
     ("Item", &["until_shutting_down", "span"]),
     ("OwnedItem", &["until_shutting_down", "span"]),

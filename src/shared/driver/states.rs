@@ -10,13 +10,13 @@
 //! ```
 //!
 //! When the process is out of threads or memory, the system cannot start the thread. Delays are still set. Until a later call starts the
-//! thread, one of the threads that wait does its work, the *stand-in*: see `src/shared/stand_in.rs`. Its state is a [`State`] as well.
+//! thread, each thread that waits for a key or for the end of the work does the driver's work every ten milliseconds: `Shared::park`.
 //!
 //! The state is under the hub's lock. A call that sets a deadline earlier than any before in its shard counts it there, and wakes the driver
 //! if it is parked for longer. The driver writes `Parked` only if none was counted since it began to visit the shards
 //! ([I8](crate::guarantees#waiting-and-wake-ups)). A driver that runs needs no wake-up. So a burst of earlier and earlier deadlines costs one.
 //!
-//! Beside the driver, getters add keys that are due: see `src/shared/driver.rs`. That changes no state here: the driver finds at the time
+//! Beside the driver, getters add keys that are due: see `src/shared/expire.rs`. That changes no state here: the driver finds at the time
 //! `until` that there is nothing to do.
 //!
 //! The thread has a strong reference to the queue only while it works. While it is parked its reference is weak, and the drop of
@@ -58,10 +58,10 @@ pub enum Driver {
     /// In a queue with several [shards](crate::WorkQueueBuilder::shards), another thread may hold the lock of a shard for long. The driver
     /// thread also wakes tasks that wait for such a shard. It starts with the first such task, if there was no delay before.
     ///
-    /// If the process is out of threads or memory, the system cannot start the thread. Delays are still set. One of the threads that wait
-    /// in [`get`](crate::WorkQueue::get), [`wait_idle`](crate::WorkQueue::wait_idle) or a drain does the driver's work, and keys are on
-    /// time while one of them waits. Calls that add, get or wait try again to start the thread, at most every ten milliseconds, and so does
-    /// that thread whenever it works. A task cannot do the driver's work: if only tasks wait, the next such call does it.
+    /// If the process is out of threads or memory, the system cannot start the thread. Delays are still set. The threads that wait in
+    /// [`get`](crate::WorkQueue::get), [`wait_idle`](crate::WorkQueue::wait_idle) or a drain do the driver's work every ten milliseconds, so
+    /// keys are late by at most that while one of them waits. Calls that add, get or wait try again to start the thread, at most every ten
+    /// milliseconds, and so do these threads. A task cannot do the driver's work: if only tasks wait, the next such call does it.
     /// [`Stats::driver_failures`](crate::Stats::driver_failures) counts the failed starts, and each calls
     /// [`Observer::driver_failed`](crate::observe::Observer::driver_failed).
     #[default]
@@ -70,11 +70,11 @@ pub enum Driver {
     Manual,
 }
 
-/// The state of the driver thread, or of its stand-in, under the queue's lock.
+/// The state of the driver thread, under the hub's lock.
 #[derive(Debug, Default)]
 pub(crate) enum State {
     /// There is no thread (P16): no delay, task (W5) or report (W6) has asked for a driver yet, or the queue is shut down, or
-    /// [`Driver::Manual`]; or nobody stands in.
+    /// [`Driver::Manual`].
     #[default]
     Absent,
     /// It will look for expired delays before it parks.

@@ -1,9 +1,9 @@
 //! The thread that queues expired keys. Its states are in `src/time/driver.rs`.
 
-use super::Shared;
+use super::states::{ClockSubscription, NextStep};
 use crate::panics::contained;
+use crate::shared::Shared;
 use crate::sync::{Arc, Parker, Weak, downgrade, spawn};
-use crate::time::driver::{ClockSubscription, NextStep};
 
 /// Starts the thread.
 pub(crate) fn start_driver_thread<K: Send + Sync + 'static>(shared: &Arc<Shared<K>>) -> std::io::Result<()> {
@@ -32,7 +32,7 @@ fn run<K>(weak: &Weak<Shared<K>>) {
 fn step<K>(weak: &Weak<Shared<K>>, parker: &Parker) -> Option<NextStep> {
     let shared = weak.upgrade()?;
     // A panic, of an observer for example, has printed its message. The driver goes on, for the keys that expire later.
-    let next = contained(|| Shared::drive(&shared, parker, |hub| &mut hub.driver));
+    let next = contained(|| Shared::drive(&shared, parker));
     drop(shared); // not while the thread unwinds
     Some(next.unwrap_or(NextStep::Again))
 }

@@ -1,8 +1,8 @@
-//! The expiry of delays, by the driver thread or its [stand-in](super::stand_in), by `turn`, or by a getter; the tasks that the driver
-//! wakes; and the start of the thread.
+//! The expiry of delays, by the driver thread, by `turn`, or by a getter; the tasks that the driver wakes; and what threads that wait do
+//! while no driver thread can be started.
 //!
 //! ```text
-//!                                       driver thread, stand-in   turn    a getter
+//!                                       driver thread             turn    a getter
 //!   reads the clock                     yes                       yes     measures, ordered, woken, about to park
 //!   keys in a critical section          128                       128     16, in one that it has anyway
 //!   says how long the driver may park   yes                       yes     yes, if nothing more is due there
@@ -16,26 +16,26 @@
 //! given it does not: such a clock stands still while the driver is late, so no key is late by it, and all keys come from one thread, as
 //! without load.
 
+mod start;
+pub(crate) mod states;
+mod thread;
+
+pub use states::Driver;
+pub(crate) use thread::start_driver_thread;
+
+use self::states::{NextStep, RETRY, State};
 use super::Shared;
 use super::getters::BUSY;
-use super::hub::{Flags, Hub, HubGuard};
-use super::locked::{Busy, Locked};
-use super::section::Change;
-use crate::Added;
-use crate::machine::{BATCH, Expired, Machine, Mode, NEVER, Owed};
-use crate::sync::{Arc, MutexGuard, Parker, model_const, now};
-use crate::time::driver::{Driver, NextStep, RETRY, State};
+use super::hub::HubGuard;
+use super::locked::{Busy, Held, Locked};
+use crate::machine::{BATCH, Expired, NEVER};
+use crate::sync::{Arc, Parker, model_const, now, park_briefly};
 use crate::time::nanos;
-use crate::wait::{Ticket, WakeList};
+use crate::wait::Ticket;
+use std::time::Instant;
 
 /// The number of critical sections that a `turn` spends on keys that have not expired, to sort them in advance.
 const SORTS: usize = model_const(32, 1);
-
-/// The number of keys that a getter expires in one critical section.
-const BY_GETTER: usize = model_const(16, 2);
-
-/// A getter of an ordered queue reads the clock at one of this number of hand-outs of a shard: a reading takes as long as a hand-out.
-const READS: u64 = 16;
 
 /// The number of critical sections that the driver spends on one shard before it goes to the next.
 const BATCHES: usize = model_const(32, 2);
@@ -44,57 +44,18 @@ const BATCHES: usize = model_const(32, 2);
 const TASKS_AT_ONCE: usize = model_const(64, 1);
 
 impl<K> Shared<K> {
-    /// Starts the driver thread if a delay, a task or a report has asked for it, even after a failed try: every call that adds, gets or waits
-    /// does this.
-    #[inline]
-    pub(crate) fn ensure_driver(this: &Arc<Self>) {
-        if this.is_driver_missing() {
-            Self::start_driver(this);
-        }
-    }
-
-    /// If the start fails, a thread that waits does the driver's work (W7), and a later call tries again.
-    ///
-    /// The flag `NO_DRIVER` says at the end what the state says. Until this thread has the hub again, the driver may have found the queue
-    /// shut down and have ended, and a task may have asked for the next one.
-    #[cold]
-    fn start_driver(this: &Arc<Self>) {
-        if !this.hub().driver.retry() {
-            return; // another thread tries, or has just tried
-        }
-        let started = (this.start)(this);
-        {
-            let mut hub = this.hub();
-            if started.is_err() {
-                hub.counts.driver_failures += 1;
-                hub.driver = State::Missing { retry_at: now() + RETRY };
-                hub.call_stand_in();
-            }
-            let is_missing = matches!(hub.driver, State::Missing { .. });
-            hub.set(Flags::NO_DRIVER, is_missing);
-        }
-        let Err(error) = started else { return };
-        this.contain(|| this.tell(|observer| observer.driver_failed(&error)));
-    }
-
-    /// The driver thread was asked for, and is still to be started, or could not be. A hint, read without a lock.
-    #[inline]
-    pub(crate) fn is_driver_missing(&self) -> bool {
-        self.flags().has(Flags::NO_DRIVER)
-    }
-
     /// `turn`. Visits the shards that are busy at the end (P21).
     pub(crate) fn turn(this: &Arc<Self>) -> usize {
         let now = this.settings.clock.now();
         let (mut expired, mut sorts, mut busy) = (0, 0, Busy::default());
         for locked in this.all() {
             match this.lock_unless_busy(locked) {
-                Some(machine) => expired += this.turn_of(locked, machine, now, &mut sorts),
+                Some(held) => expired += this.turn_of(held, now, &mut sorts),
                 None => busy.insert(locked),
             }
         }
         for locked in this.all().filter(|locked| busy.contains(locked)) {
-            expired += this.turn_of(locked, locked.lock(), now, &mut sorts);
+            expired += this.turn_of(locked.lock(), now, &mut sorts);
         }
         if this.report_interval != NEVER {
             Self::report_if_due(this, now);
@@ -103,138 +64,68 @@ impl<K> Shared<K> {
     }
 
     /// Adds the keys of a shard whose delays have expired. Returns their number.
-    fn turn_of<'s>(
-        &'s self,
-        locked: &'s Locked<K>,
-        mut machine: MutexGuard<'s, Machine<K>>,
-        now: u64,
-        sorts: &mut usize,
-    ) -> usize {
-        let mut expired = 0;
+    fn turn_of<'s>(&'s self, mut held: Held<'s, K>, now: u64, sorts: &mut usize) -> usize {
+        let (locked, mut expired) = (held.locked, 0);
         loop {
-            let turn = self.expire_batch(locked, machine, now);
+            let turn = self.expire_batch(held, now);
             expired += self.report(&turn);
             *sorts += usize::from(turn.is_ahead);
             if !turn.has_more || turn.is_ahead && *sorts > SORTS {
                 return expired;
             }
-            machine = locked.lock();
+            held = locked.lock();
         }
     }
 
     /// Adds some of the keys whose delays have expired: one critical section of a driver.
-    fn expire_batch<'s>(&'s self, locked: &'s Locked<K>, mut machine: MutexGuard<'s, Machine<K>>, now: u64) -> Expired {
+    fn expire_batch(&self, held: Held<'_, K>, now: u64) -> Expired {
         let mode = self.mode();
-        let (turn, owed) = self.expire_in(locked, &mut machine, now, BATCH, mode);
-        self.leave(locked, machine, owed, mode, Change::Queued);
+        let mut section = self.section(held, mode);
+        let turn = section.expire(now, BATCH);
+        section.end();
         turn
     }
 
-    /// The step of an expiry.
-    #[inline(always)]
-    fn expire_in(
-        &self,
-        locked: &Locked<K>,
-        machine: &mut Machine<K>,
-        now: u64,
-        at_most: usize,
-        mode: Mode,
-    ) -> (Expired, Owed) {
-        if let Some(stamp) = self.stamp {
-            machine.stamp_ahead(stamp);
+    /// The work of the driver thread, which then parks as long as this says (I8), or ends.
+    pub(super) fn drive(this: &Arc<Self>, parker: &Parker) -> NextStep {
+        let Some((mut hub, until)) = Self::step(this) else { return NextStep::Again };
+        let wake_at = hub.getters.wake_at;
+        if this.is_shutting_down() && wake_at.is_none() && this.report_at() == NEVER {
+            hub.driver = State::Absent;
+            return NextStep::End;
         }
-        let (turn, owed) = machine.expire(now, at_most, mode);
-        if !turn.has_more {
-            // After the shut-down nothing expires.
-            locked.set_driver_until(if mode.is_open { machine.until() } else { NEVER });
-        }
-        (turn, owed)
+        let until = until.min(this.report_at());
+        hub.driver = State::Parked { until, driver: parker.unparker() };
+        NextStep::Park(this.settings.clock.instant(until).into_iter().chain(wake_at).min())
     }
 
-    /// Ends the critical section of a getter that has looked for one key or some. If a key is due at the time that it has (`now`), or if the
-    /// queue is ordered and it is the turn of a reading, first adds some of the keys that are due in this shard.
-    #[inline(always)]
-    pub(super) fn leave_as_getter<'s>(
-        &'s self,
-        locked: &'s Locked<K>,
-        machine: MutexGuard<'s, Machine<K>>,
-        owed: Owed,
-        mode: Mode,
-        now: Option<u64>,
-    ) {
-        let is_due = match now {
-            Some(now) => machine.until() <= now,
-            None => mode.is_ordered && machine.until() != NEVER && machine.counts.handed_out % READS == 0,
-        };
-        if is_due {
-            return self.expire_and_leave(locked, machine, owed, mode);
-        }
-        self.leave(locked, machine, owed, mode, Change::Taken);
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn expire_and_leave<'s>(
-        &'s self,
-        locked: &'s Locked<K>,
-        mut machine: MutexGuard<'s, Machine<K>>,
-        owed: Owed,
-        mode: Mode,
-    ) {
-        // The time of a measurement may be a tenth of a microsecond early: it is read again (P8).
-        let (turn, more) = self.expire_as_getter(locked, &mut machine, mode, &mut None);
-        self.leave(locked, machine, owed.and(more), mode, Change::Taken);
-        self.report_as_getter(turn);
-    }
-
-    /// Adds some of the keys that are due in this shard, in a critical section of a getter. `now`: the time, or where it is kept for the
-    /// next shard. The caller calls [`report_as_getter`](Self::report_as_getter) after the lock.
-    pub(super) fn expire_as_getter(
-        &self,
-        locked: &Locked<K>,
-        machine: &mut Machine<K>,
-        mode: Mode,
-        now: &mut Option<u64>,
-    ) -> (Option<Expired>, Owed) {
-        let expires = self.settings.driver == Driver::Thread && self.settings.clock.is_for_getters() && mode.is_open;
-        if !expires
-            || machine.until() == NEVER
-            || machine.until() > *now.get_or_insert_with(|| self.settings.clock.now())
-        {
-            return (None, Owed::NOTHING);
-        }
-        let (turn, owed) = self.expire_in(locked, machine, now.expect("read above"), BY_GETTER, mode);
-        #[cfg(all(test, not(loom)))]
-        super::driven::note(locked.index, machine.counts.handed_out, &turn);
-        (Some(turn), owed)
-    }
-
-    /// [`report`](Self::report), by a getter: a panic of the observer must not keep a key from its holder, nor a wake-up from the next
-    /// getter.
-    pub(super) fn report_as_getter(&self, turn: Option<Expired>) {
-        turn.into_iter().for_each(|turn| _ = self.contain(|| self.report(&turn)));
-    }
-
-    /// The work of the driver thread, or of its stand-in: wakes tasks (W5), adds the keys whose delays have expired, reports, and returns
-    /// how long to park (I8). `state`: that of the thread.
-    pub(super) fn drive(this: &Arc<Self>, parker: &Parker, state: fn(&mut Hub) -> &mut State) -> NextStep {
+    /// Wakes tasks (W5), adds the keys whose delays have expired, and reports. Returns the same as [`expire_all`](Self::expire_all).
+    fn step(this: &Arc<Self>) -> Option<(HubGuard<'_>, u64)> {
         this.wake_passed_by();
         let now = this.settings.clock.now(); // before: what has expired until now is added first
         let parks = this.expire_all();
         if this.is_report_due(now) {
             drop(parks);
             Self::report_if_due(this, now);
-            return NextStep::Again;
+            return None;
         }
-        let Some((mut hub, until)) = parks else { return NextStep::Again };
-        let wake_at = hub.getters.wake_at;
-        if this.is_shutting_down() && wake_at.is_none() && this.report_at() == NEVER {
-            *state(&mut hub) = State::Absent;
-            return NextStep::End;
+        parks
+    }
+
+    /// Parks a thread that is on a list. While the driver thread cannot be started, the thread makes a step of the driver before that, and
+    /// parks for [`RETRY`] at most, so that it comes again (W7).
+    ///
+    /// A thread that finds a driver here, or none that is asked for, has been on its list since before. So if the start of a driver fails
+    /// later, this thread is woken.
+    pub(super) fn park(this: &Arc<Self>, parker: &Parker, deadline: Option<Instant>) {
+        Self::ensure_driver(this);
+        if !this.is_driver_missing() {
+            return parker.park(deadline);
         }
-        let until = until.min(this.report_at());
-        *state(&mut hub) = State::Parked { until, driver: parker.unparker() };
-        NextStep::Park(this.settings.clock.instant(until).into_iter().chain(wake_at).min())
+        // An observer that panics must not make the thread leave its list without its wake-up.
+        this.contain(|| drop(Self::step(this)));
+        let soon = now() + RETRY;
+        park_briefly(parker, deadline.map_or(soon, |deadline| deadline.min(soon)));
     }
 
     /// Wakes the tasks that have passed by a busy shard, if it is time.
@@ -251,7 +142,7 @@ impl<K> Shared<K> {
     }
 
     /// A task has passed by a busy shard, and is about to return from its poll: the driver wakes it (W5), and is started if there is none.
-    /// `false`: there is none, and no stand-in. Then the task [waits](Self::wait_for_busy) for the shard.
+    /// `false`: it cannot be started. Then the task [waits](Self::wait_for_busy) for the shard.
     #[cold]
     pub(crate) fn wake_later(this: &Arc<Self>, task: Ticket) -> bool {
         if this.settings.driver == Driver::Manual {
@@ -260,7 +151,7 @@ impl<K> Shared<K> {
         {
             let mut hub = this.hub();
             if hub.getters.wake_at.is_none() {
-                if hub.lacks_stand_in() {
+                if matches!(hub.driver, State::Missing { .. }) {
                     return false;
                 }
                 let called = hub.call_driver(0);
@@ -304,38 +195,13 @@ impl<K> Shared<K> {
             }
             // A clock that is given does not say when the 100 µs are over.
             let wait = self.settings.clock.is_given();
-            let machine = if wait { Some(locked.lock()) } else { self.lock_unless_busy(locked) };
-            let Some(machine) = machine else {
+            let held = if wait { Some(locked.lock()) } else { self.lock_unless_busy(locked) };
+            let Some(held) = held else {
                 return Some(now.saturating_add(nanos(BUSY)));
             };
-            self.report(&self.expire_batch(locked, machine, now));
+            self.report(&self.expire_batch(held, now));
         }
         None
-    }
-
-    /// Calls the observer for the delays that expired. Returns their number.
-    fn report(&self, turn: &Expired) -> usize {
-        self.tell(|observer| {
-            for (added, count) in [Added::Queued, Added::Deferred, Added::Coalesced].into_iter().zip(turn.by_answer) {
-                (0..count).for_each(|_| observer.added(added));
-            }
-        });
-        turn.by_answer.iter().sum()
-    }
-}
-
-impl HubGuard<'_> {
-    /// There is a new earliest deadline, or a report or a task to come. Returns whom the caller wakes.
-    pub(super) fn call_driver(&mut self, at: u64) -> WakeList {
-        let mut wakes = WakeList::default();
-        wakes.extend(self.stand_in.wake_for(at));
-        wakes.extend(self.driver.wake_for(at));
-        if matches!(self.driver, State::Absent) && at < NEVER {
-            self.driver = State::Missing { retry_at: now() };
-            // The calling thread sees the flag after the lock. A getter that goes on the list later sees it too.
-            self.set(Flags::NO_DRIVER, true);
-        }
-        wakes
     }
 }
 
@@ -351,9 +217,12 @@ impl<K> Drop for Shared<K> {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::Added;
     use crate::machine::BATCH;
     use crate::panics::contained;
     use crate::shared::Wait;
+    use crate::shared::expire::{BY_GETTER, READS};
+    use crate::shared::hub::Flags;
     use crate::wait::Waiter;
     use crate::{Clock, Driver, WorkQueue};
     use std::future::Future;
@@ -371,7 +240,7 @@ mod tests {
             queue.add_after(key, Duration::from_millis(3_600_000 + key));
         }
         time.advance(Duration::from_secs(3600));
-        let is_sorting = || queue.shared.first.lock().is_sorting();
+        let is_sorting = || queue.shared.first.lock().marks().is_sorting();
         assert_eq!(queue.turn(), 1);
         let mut turns = 0;
         while is_sorting() {
@@ -639,7 +508,7 @@ mod tests {
         let has_come = || queue.shared.at(1).len() == 1 && repeats.reports.load(Ordering::Relaxed) > 0;
         let mut steps = 0;
         while !has_come() {
-            Shared::drive(&queue.shared, &Parker::new(), |hub| &mut hub.driver);
+            Shared::drive(&queue.shared, &Parker::new());
             steps += 1;
             assert!(steps < 10);
         }
@@ -672,7 +541,7 @@ mod tests {
         time.advance(Duration::from_secs(1));
         let now = queue.shared.settings.clock.now();
         let shared = &queue.shared;
-        let turn = shared.expire_batch(&shared.first, shared.first.lock(), now);
+        let turn = shared.expire_batch(shared.first.lock(), now);
         assert_eq!(queue.shared.report(&turn), 50);
     }
 
@@ -735,7 +604,7 @@ mod tests {
         assert_eq!(queue.delayed_len(), 1);
     }
 
-    /// A getter or an idle wait tries to start the driver, also if another thread stands in for it.
+    /// A getter or an idle wait tries to start the driver.
     #[test]
     fn a_call_that_waits_tries_to_start_the_driver() {
         static TRIES: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
@@ -749,9 +618,7 @@ mod tests {
         assert_eq!(tries(), 1);
         let driver = std::mem::take(&mut queue.shared.hub().driver);
         assert!(matches!(driver, State::Missing { retry_at } if retry_at >= before + RETRY), "{driver:?}");
-        let mut hub = queue.shared.hub();
-        (hub.driver, hub.stand_in) = (State::Missing { retry_at: now() }, State::Running);
-        drop(hub);
+        queue.shared.hub().driver = State::Missing { retry_at: now() };
         assert!(queue.get_timeout(Duration::from_millis(1)).is_err());
         let before = tries();
         assert!(before > 1, "a getter tries");

@@ -1,0 +1,47 @@
+//! The start of the driver thread: by the next call that adds, gets or waits after it was asked for.
+
+use super::states::{RETRY, State};
+use crate::shared::Shared;
+use crate::shared::hub::Flags;
+use crate::sync::{Arc, now};
+
+impl<K> Shared<K> {
+    /// Starts the driver thread if a delay, a task or a report has asked for it, even after a failed try: every call that adds, gets or waits
+    /// does this.
+    #[inline]
+    pub(crate) fn ensure_driver(this: &Arc<Self>) {
+        if this.is_driver_missing() {
+            Self::start_driver(this);
+        }
+    }
+
+    /// If the start fails, the threads that wait do the driver's work (W7), and a later call tries again.
+    ///
+    /// The flag `NO_DRIVER` says at the end what the state says. Until this thread has the hub again, the driver may have found the queue
+    /// shut down and have ended, and a task may have asked for the next one.
+    #[cold]
+    fn start_driver(this: &Arc<Self>) {
+        if !this.hub().driver.retry() {
+            return; // another thread tries, or has just tried
+        }
+        let started = (this.start)(this);
+        {
+            let mut hub = this.hub();
+            if started.is_err() {
+                hub.counts.driver_failures += 1;
+                hub.driver = State::Missing { retry_at: now() + RETRY };
+                hub.call_those_who_wait();
+            }
+            let is_missing = matches!(hub.driver, State::Missing { .. });
+            hub.set(Flags::NO_DRIVER, is_missing);
+        }
+        let Err(error) = started else { return };
+        this.contain(|| this.tell(|observer| observer.driver_failed(&error)));
+    }
+
+    /// The driver thread was asked for, and is still to be started, or could not be. A hint, read without a lock.
+    #[inline]
+    pub(crate) fn is_driver_missing(&self) -> bool {
+        self.flags().has(Flags::NO_DRIVER)
+    }
+}
