@@ -187,10 +187,9 @@ impl<K> Locked<K> {
     /// Takes the lock.
     #[inline]
     pub(super) fn lock(&self) -> Held<'_, K> {
-        #[cfg(all(test, not(loom)))]
-        self.looks.fetch_add(1, Ordering::Relaxed);
-        self.number();
-        self.held(self.machine.lock())
+        let held = self.held(self.machine.lock());
+        self.begin();
+        held
     }
 
     #[inline]
@@ -217,11 +216,17 @@ impl<K> Locked<K> {
     /// The lock, for a caller that passes by a shard that is busy for longer than a critical section takes (P21).
     #[inline]
     pub(super) fn lock_briefly(&self) -> Option<Held<'_, K>> {
-        let machine = self.machine.lock_briefly()?;
+        let held = self.held(self.machine.lock_briefly()?);
+        self.begin();
+        Some(held)
+    }
+
+    /// Under the lock.
+    #[inline(always)]
+    fn begin(&self) {
         #[cfg(all(test, not(loom)))]
         self.looks.fetch_add(1, Ordering::Relaxed);
         self.number();
-        Some(self.held(machine))
     }
 
     /// For a test that holds two shards.
