@@ -188,7 +188,9 @@ impl<K> Locked<K> {
     #[inline]
     pub(super) fn lock(&self) -> Held<'_, K> {
         let held = self.held(self.machine.lock());
-        self.begin();
+        #[cfg(all(test, not(loom)))]
+        self.looks.fetch_add(1, Ordering::Relaxed);
+        self.number();
         held
     }
 
@@ -216,17 +218,18 @@ impl<K> Locked<K> {
     /// The lock, for a caller that passes by a shard that is busy for longer than a critical section takes (P21).
     #[inline]
     pub(super) fn lock_briefly(&self) -> Option<Held<'_, K>> {
-        let held = self.held(self.machine.lock_briefly()?);
-        self.begin();
+        let held = self.lock_briefly_unnumbered()?;
+        self.number();
         Some(held)
     }
 
-    /// Under the lock.
-    #[inline(always)]
-    fn begin(&self) {
+    /// As [`try_lock_unnumbered`](Self::try_lock_unnumbered).
+    #[inline]
+    fn lock_briefly_unnumbered(&self) -> Option<Held<'_, K>> {
+        let held = self.held(self.machine.lock_briefly()?);
         #[cfg(all(test, not(loom)))]
         self.looks.fetch_add(1, Ordering::Relaxed);
-        self.number();
+        Some(held)
     }
 
     /// For a test that holds two shards.
@@ -235,10 +238,10 @@ impl<K> Locked<K> {
         self.machine.lock()
     }
 
-    /// The lock, unless it is held: for a getter that then passes by. `waits`: as long as critical sections take.
+    /// The lock, without a number, unless it is held: for a getter that then passes by. `waits`: as long as critical sections take.
     #[inline]
     pub(super) fn lock_to_take(&self, waits: bool, busy: &mut Busy) -> Option<Held<'_, K>> {
-        if let Some(held) = if waits { self.lock_briefly() } else { self.try_lock() } {
+        if let Some(held) = if waits { self.lock_briefly_unnumbered() } else { self.try_lock_unnumbered() } {
             if self.lock_passes() > PASSES {
                 self.allow_passes(0); // the holder runs again
             }

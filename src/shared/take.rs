@@ -38,8 +38,9 @@ impl<K> Shared<K> {
         })
     }
 
-    /// Takes the first key of a shard that this getter has chosen, or that of a level.
+    /// Takes the first key of a shard that this getter has chosen, or that of a level: in a section that has no number yet.
     pub(super) fn take(&self, held: Held<'_, K>, level: Option<u8>) -> Option<Taken<K>> {
+        held.locked.number();
         in_mode!(self, held, section, _extras => {
             let mut now = None;
             let taken = section.take(level, &mut now);
