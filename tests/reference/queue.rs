@@ -361,6 +361,7 @@ impl Reference {
             return self.rejected();
         }
         self.counts.retries += u64::from(delay.is_some());
+        self.note_time(delay);
         let highest = self.look(key).highest();
         if let (Some(_), DelayConflict::KeepExisting) = (highest, how.conflict) {
             // The end of a hand-out may drop a holder's delay. The add must not be lost then.
@@ -766,6 +767,7 @@ impl Reference {
             return self.rejected();
         }
         self.counts.retries += u64::from(delay.is_some());
+        self.note_time(delay);
         if let (Some(old), DelayConflict::KeepExisting) = (&mut self.state(key).delays[HOLDER], how.conflict) {
             old.priority = old.priority.max(priority);
             return self.coalesced();
@@ -852,6 +854,13 @@ impl Reference {
     fn time(&mut self) -> u64 {
         self.latest = self.latest.max(self.now);
         self.latest
+    }
+
+    /// A call that asks for a delay knows the time, also if the key keeps the delay that it has.
+    fn note_time(&mut self, delay: Option<u64>) {
+        if delay.is_some_and(|delay| delay > 0) {
+            self.time();
+        }
     }
 
     /// Adds the keys whose delays have expired, in the order of their deadlines. Returns their number.
