@@ -12,6 +12,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 root="$PWD"
 copy="${CARGO_TARGET_DIR:-$root/target}/planted"
+rm -rf "$copy/src" # files that have moved since the last run
 mkdir -p "$copy"
 export CARGO_TARGET_DIR="$copy/target" CARGO_PROFILE_DEV_OPT_LEVEL=1 CARGO_PROFILE_DEV_DEBUG=none REFERENCE_SECONDS=60 DRIVEN_LIVES=2000 KEYQUEUE_STRESS=60
 missed=()
