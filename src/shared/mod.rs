@@ -15,7 +15,7 @@
 //! If a verb owes something, this end locks the hub and takes out the waiters; it unlocks, wakes them and frees memory. Why no wake-up is
 //! lost: [`hub`].
 //!
-//! **Calls go down.** A file imports and calls those below it alone (`ci/calls.sh` checks this), so one that reads a call goes down this list
+//! **Calls go down.** A file imports and calls those below it alone (`ci/calls.sh` checks this), so whoever reads a call goes down this list
 //! once:
 //!
 //! ```text

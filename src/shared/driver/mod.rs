@@ -12,9 +12,7 @@
 //! all shards it reports and wakes tasks, and only then looks again. So delays that expire all the time hold up neither other shards nor
 //! these.
 //!
-//! **A getter expires keys, too**, so that under load a due key does not wait until the driver thread gets a core. With a clock that is
-//! given it does not: such a clock stands still while the driver is late, so no key is late by it, and all keys come from one thread, as
-//! without load.
+//! Getters expire keys beside the driver: [`expire`](super::expire).
 
 mod start;
 pub(crate) mod states;
