@@ -3,10 +3,10 @@
 use super::Shared;
 use super::hub::Flags;
 use super::locked::{Held, Locked};
-use super::section::{Section, in_mode};
+use super::section::in_mode;
 use super::settings::Limiter;
 use crate::key::Hash as KeyHash;
-use crate::machine::{Failure, How, Mode};
+use crate::machine::{Failure, How};
 use crate::order::Group;
 use crate::sync::Arc;
 use crate::time::nanos;
@@ -34,7 +34,7 @@ impl<K: Hash + Eq> Shared<K> {
     pub(crate) fn add(this: &Arc<Self>, key: K, wakeups: Wakeups) -> Added {
         let hash = this.hash(&key);
         if this.others.is_empty() {
-            Self::add_to(this, &this.first, key, hash, wakeups, Self::plain_section)
+            Self::add_to(this, &this.first, key, hash, wakeups, None)
         } else {
             Self::add_to_one_of_many(this, key, hash, wakeups)
         }
@@ -44,24 +44,24 @@ impl<K: Hash + Eq> Shared<K> {
     fn add_to_one_of_many(this: &Arc<Self>, key: K, hash: KeyHash, wakeups: Wakeups) -> Added {
         let locked = this.shard_of(hash);
         this.note_add(locked);
-        Self::add_to(this, locked, key, hash, wakeups, |this, held| this.section(held, Mode::PLAIN))
+        Self::add_to(this, locked, key, hash, wakeups, this.stamp)
     }
 
     #[inline(always)]
-    fn add_to<'s>(
-        this: &'s Arc<Self>,
-        locked: &'s Locked<K>,
+    fn add_to(
+        this: &Arc<Self>,
+        locked: &Locked<K>,
         key: K,
         hash: KeyHash,
         wakeups: Wakeups,
-        section: impl FnOnce(&'s Self, Held<'s, K>) -> Section<'s, K>,
+        stamp: Option<fn() -> u64>,
     ) -> Added {
         let mut hand;
         let held = locked.lock();
         if this.flags().has(Flags::ADD) {
             return Self::add_special(this, held, key, hash, NOW, wakeups);
         }
-        let mut section = section(this, held);
+        let mut section = this.plain_section(held, stamp);
         hand = Some(key);
         let added = section.add(&mut hand, hash, Group::default(), How::NOW);
         section.end();

@@ -4,7 +4,7 @@
 use super::Shared;
 use super::hub::Flags;
 use super::section::in_mode;
-use crate::machine::{Cancelled, Mode};
+use crate::machine::Cancelled;
 use equivalent::Equivalent;
 use std::hash::Hash;
 

@@ -4,7 +4,7 @@ use super::Shared;
 use super::hub::Flags;
 use super::locked::{Held, Locked};
 use super::section::{Section, in_mode};
-use crate::machine::{Claimed, End, MaybeNanos, Mode, WHEEL_IS_FULL};
+use crate::machine::{Claimed, End, MaybeNanos, WHEEL_IS_FULL};
 use crate::panics::{contained, contained_while_unwinding};
 use crate::sync::Arc;
 use crate::time::nanos;
@@ -35,27 +35,25 @@ impl<K> Shared<K> {
     #[inline(always)]
     fn end(&self, claimed: Claimed<K>, end: End) {
         if self.others.is_empty() {
-            self.end_in(&self.first, claimed, end, Self::plain_section);
+            self.end_in(&self.first, claimed, end, None);
         } else {
-            let locked = self.home(&claimed);
-            self.end_in(locked, claimed, end, |this, held| this.section(held, Mode::PLAIN));
+            self.end_in_one_of_many(claimed, end);
         }
     }
 
+    #[inline(never)]
+    fn end_in_one_of_many(&self, claimed: Claimed<K>, end: End) {
+        self.end_in(self.home(&claimed), claimed, end, self.stamp);
+    }
+
     #[inline(always)]
-    fn end_in<'s>(
-        &'s self,
-        locked: &'s Locked<K>,
-        claimed: Claimed<K>,
-        end: End,
-        section: impl FnOnce(&'s Self, Held<'s, K>) -> Section<'s, K>,
-    ) {
+    fn end_in(&self, locked: &Locked<K>, claimed: Claimed<K>, end: End, stamp: Option<fn() -> u64>) {
         let mut hand = None;
         let held = locked.lock();
         if self.flags().has(Flags::DONE) {
             return self.end_special(held, claimed, end);
         }
-        let mut section = section(self, held);
+        let mut section = self.plain_section(held, stamp);
         section.done(&mut hand, claimed, end);
         section.end();
         // A key that is forgotten is dropped here, after the lock (W4).

@@ -77,7 +77,7 @@ impl<K> Shared<K> {
         if this.flags().has(Flags::HAND_OUT) {
             return Self::take_slow(this, held);
         }
-        let mut section = this.plain_section(held);
+        let mut section = this.plain_section(held, None);
         match section.get_simple() {
             Some(claimed) => {
                 section.end();

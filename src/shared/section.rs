@@ -33,15 +33,15 @@ macro_rules! in_mode {
     ($shared:expr, $held:expr, $section:ident, $has_extras:ident => $call:expr) => {
         match $shared.flags().without(Flags::LIMITED) {
             Flags::NONE => {
-                let (mut $section, $has_extras) = ($shared.section($held, Mode::PLAIN), false);
+                let (mut $section, $has_extras) = ($shared.section($held, $crate::machine::Mode::PLAIN), false);
                 $call
             }
             Flags::ORDERED => {
-                let (mut $section, $has_extras) = ($shared.section($held, Mode::ORDERED), false);
+                let (mut $section, $has_extras) = ($shared.section($held, $crate::machine::Mode::ORDERED), false);
                 $call
             }
             Flags::MEASURED => {
-                let (mut $section, $has_extras) = ($shared.section($held, Mode::MEASURED), false);
+                let (mut $section, $has_extras) = ($shared.section($held, $crate::machine::Mode::MEASURED), false);
                 $call
             }
             flags => {
@@ -106,13 +106,13 @@ impl<K> Shared<K> {
 
     #[inline(always)]
     pub(super) fn section<'s>(&'s self, held: Held<'s, K>, mode: Mode) -> Section<'s, K> {
-        Section { mode, stamp: self.stamp, ..self.plain_section(held) }
+        Section { mode, ..self.plain_section(held, self.stamp) }
     }
 
-    /// The section of a hot call in a queue with one shard that is plain.
+    /// The section of a hot call in a queue that is plain. `stamp`: a constant in a queue with one shard.
     #[inline(always)]
-    pub(super) fn plain_section<'s>(&'s self, held: Held<'s, K>) -> Section<'s, K> {
-        let (mode, stamp, owed) = (Mode::PLAIN, None, Owed::NOTHING);
+    pub(super) fn plain_section<'s>(&'s self, held: Held<'s, K>, stamp: Option<fn() -> u64>) -> Section<'s, K> {
+        let (mode, owed) = (Mode::PLAIN, Owed::NOTHING);
         Section { shared: self, held, mode, stamp, owed, has_changed: false, takes: false, must_end: MustEnd }
     }
 

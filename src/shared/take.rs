@@ -4,7 +4,7 @@ use super::Shared;
 use super::hub::Flags;
 use super::locked::Held;
 use super::section::{Section, in_mode};
-use crate::machine::{Claimed, MaybeNanos, Mode};
+use crate::machine::{Claimed, MaybeNanos};
 use crate::sync::Arc;
 use std::time::Duration;
 
