@@ -1,7 +1,7 @@
 //! Queue configuration.
 
 use crate::observe::Observer;
-use crate::rate_limiter::{RateLimiter, default_backoff};
+use crate::rate_limiter::{RateLimiter, Schedule, default_backoff};
 use crate::shared::{Limiter, MAX_SHARDS, Order, Settings, Shared, start_driver_thread};
 use crate::sync::Arc;
 use crate::{Clock, DelayedAdd, Driver, InvalidArgument, OnPanic, WorkQueue};
@@ -86,7 +86,7 @@ impl<K> WorkQueueBuilder<K> {
             on_panic: None,
             measure: false,
             observer: None,
-            limiter: Limiter::Inline(Box::new(default_backoff())),
+            limiter: Limiter::Inline(default_backoff().to_function()),
             order: Order::default(),
         };
         Self { settings, max_processing_per_group: None }

@@ -2,8 +2,6 @@
 
 use super::{Claimed, EntryRef, Machine, Mode, Owed};
 use crate::key::Hash;
-use crate::rate_limiter::Schedule;
-use crate::time::nanos;
 use equivalent::Equivalent;
 
 /// What an add has to do with failures.
@@ -12,9 +10,12 @@ pub(crate) enum Failure<'s> {
     No,
     /// It is one. A limiter of the user's own has counted it, and has said how long the delay is, before the lock.
     Told,
-    /// It is one, to be counted here. The schedule says how long the delay is at least; without one, the call has said it.
-    Counted(Option<&'s dyn Schedule>),
+    /// It is one, to be counted here. The function says how long the delay is at least; without one, the call has said it.
+    Counted(Option<&'s FailureDelay>),
 }
+
+/// The delay in nanoseconds after a failure that has this number of failures before it. It runs under the lock, so it is none of the user's.
+pub(crate) type FailureDelay = dyn Fn(u32) -> u64 + Send + Sync;
 
 impl Failure<'_> {
     #[inline]
@@ -66,18 +67,18 @@ impl<K> Machine<K> {
         delay: Option<u64>,
     ) -> Option<u64> {
         self.counts.failures += u64::from(failure.is_one());
-        let Failure::Counted(schedule) = failure else { return delay };
-        delay.max(Some(self.count(entry, schedule)))
+        let Failure::Counted(delay_of) = failure else { return delay };
+        delay.max(Some(self.count(entry, delay_of)))
     }
 
     #[inline]
-    fn count(&mut self, entry: EntryRef<K>, schedule: Option<&dyn Schedule>) -> u64 {
+    fn count(&mut self, entry: EntryRef<K>, delay_of: Option<&FailureDelay>) -> u64 {
         let failures = &mut self.later.records.make(entry.number()).failures;
         let before = *failures;
         *failures = before.saturating_add(1);
         self.later.failing += usize::from(before == 0);
         entry.state().set_failed();
-        schedule.map_or(0, |schedule| nanos(schedule.delay(before)))
+        delay_of.map_or(0, |delay_of| delay_of(before))
     }
 
     pub(super) fn clear_failures(&mut self, entry: EntryRef<K>) {

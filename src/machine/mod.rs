@@ -83,6 +83,8 @@ pub(crate) use done::{End, Ended};
 pub(crate) use durations::MaybeNanos;
 pub(crate) use expire::{BATCH, Expired};
 pub(crate) use failures::Failure;
+#[cfg(test)]
+pub(crate) use failures::FailureDelay;
 pub(crate) use later::{NEVER, WHEEL_IS_FULL};
 pub(crate) use look::{Seen, View, Which};
 pub(crate) use owed::{Mode, Owed};

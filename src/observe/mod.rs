@@ -11,11 +11,13 @@
 #[cfg(feature = "metrics")]
 mod metrics_observer;
 mod observer;
+mod run_counters;
 
 pub use crate::histogram::Histogram;
 #[cfg(feature = "metrics")]
 pub use metrics_observer::MetricsObserver;
 pub use observer::Observer;
+pub(crate) use run_counters::RunCounters;
 
 use crate::{Priority, Stats};
 

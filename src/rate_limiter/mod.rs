@@ -76,7 +76,7 @@ pub use combine::{MaxOf, WithMaxWait, default_controller_rate_limiter};
 pub use deduping::DedupingBucket;
 pub use per_key::{ItemExponentialFailure, ItemFastSlow, PerKey, Step};
 #[doc(hidden)] // named by the types above, and of no use without them
-pub use schedule::{Exponential, FastSlow, Schedule, StepTable};
+pub use schedule::{Exponential, FastSlow, Schedule, ScheduleFn, StepTable};
 
 use crate::sync::Arc;
 use std::time::Duration;
@@ -151,7 +151,7 @@ pub trait RateLimiter<K: ?Sized>: Send + Sync {
     /// For a queue that owns this limiter. `Some`: the limiter only counts failures and chooses the delay by their number. Then the queue
     /// counts them itself, next to the key in its own table.
     #[doc(hidden)]
-    fn schedule(&self) -> Option<Box<dyn Schedule>> {
+    fn schedule(&self) -> Option<ScheduleFn> {
         None
     }
 }
@@ -196,7 +196,7 @@ forward!(Box {
         (**self).reseed(seed);
     }
 
-    fn schedule(&self) -> Option<Box<dyn Schedule>> {
+    fn schedule(&self) -> Option<ScheduleFn> {
         (**self).schedule()
     }
 });

@@ -2,7 +2,7 @@
 
 use super::RateLimiter;
 use super::keyed::{KeyedStore, Record};
-use super::schedule::{Exponential, FastSlow, Schedule, StepTable};
+use super::schedule::{Exponential, FastSlow, Schedule, ScheduleFn, StepTable};
 use crate::Clock;
 use crate::error::InvalidArgument;
 use crate::random::{Jitter, Numbers};
@@ -408,8 +408,8 @@ where
         }
     }
 
-    fn schedule(&self) -> Option<Box<dyn Schedule>> {
-        (self.plain && !self.failures.is_bounded() && self.failures.len() == 0).then(|| self.schedule.boxed())
+    fn schedule(&self) -> Option<ScheduleFn> {
+        (self.plain && !self.failures.is_bounded() && self.failures.len() == 0).then(|| self.schedule.to_function())
     }
 }
 

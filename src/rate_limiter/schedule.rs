@@ -1,13 +1,16 @@
 //! How long a key waits after a number of failures: pure functions of that number. Their answers saturate, so none overflows (P14).
 
 use crate::error::InvalidArgument;
+use crate::time::nanos;
 use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A pure function from the number of failures so far to a delay.
 ///
 /// Sealed: it runs under a lock. A limiter of your own is an implementation of [`RateLimiter`](super::RateLimiter).
-pub trait Schedule: sealed::Sealed + Send + Sync {
+pub trait Schedule: sealed::Sealed + Clone + Send + Sync + 'static {
     /// The delay after a failure that has this number of failures before it.
     #[doc(hidden)]
     fn delay(&self, failures: u32) -> Duration;
@@ -22,8 +25,31 @@ pub trait Schedule: sealed::Sealed + Send + Sync {
         Duration::MAX
     }
 
+    /// The same as a function, for a queue that counts the failures itself.
     #[doc(hidden)]
-    fn boxed(&self) -> Box<dyn Schedule>;
+    fn to_function(&self) -> ScheduleFn {
+        let schedule = self.clone();
+        ScheduleFn(Arc::new(move |failures| nanos(schedule.delay(failures))))
+    }
+}
+
+/// A [`Schedule`] as a function, with delays in nanoseconds. Only this crate makes one: it runs under a lock.
+#[doc(hidden)]
+#[derive(Clone)]
+pub struct ScheduleFn(Arc<dyn Fn(u32) -> u64 + Send + Sync>);
+
+impl fmt::Debug for ScheduleFn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ScheduleFn").finish_non_exhaustive()
+    }
+}
+
+impl Deref for ScheduleFn {
+    type Target = dyn Fn(u32) -> u64 + Send + Sync;
+
+    fn deref(&self) -> &Self::Target {
+        &*self.0
+    }
 }
 
 mod sealed {
@@ -85,10 +111,6 @@ impl Schedule for Exponential {
     fn cap(&self) -> Duration {
         self.longest()
     }
-
-    fn boxed(&self) -> Box<dyn Schedule> {
-        Box::new(self.clone())
-    }
 }
 
 impl FastSlow {
@@ -105,10 +127,6 @@ impl Schedule for FastSlow {
 
     fn longest(&self) -> Duration {
         self.fast.max(self.slow)
-    }
-
-    fn boxed(&self) -> Box<dyn Schedule> {
-        Box::new(self.clone())
     }
 }
 
@@ -137,9 +155,5 @@ impl Schedule for StepTable {
 
     fn longest(&self) -> Duration {
         self.rows.iter().map(|&(_, delay)| delay).max().expect("not empty")
-    }
-
-    fn boxed(&self) -> Box<dyn Schedule> {
-        Box::new(self.clone())
     }
 }

@@ -18,10 +18,10 @@
 use super::getters::Getters;
 use super::waiters::{DirtyWaiters, LifeCycle};
 use crate::machine::NEVER;
+use crate::observe::RunCounters;
 use crate::shared::driver::states::State;
 use crate::sync::{AtomicU8, Mutex, MutexGuard, Ordering, now};
 use crate::wait::{Waiter, WakeList};
-use crate::workers::group::AllRuns;
 use std::ops::{Deref, DerefMut};
 
 /// What the hub's lock guards.
@@ -34,7 +34,7 @@ pub(super) struct Hub {
     /// The number of deadlines that calls have told the hub of: see [`driver`](super::driver).
     pub(super) deadlines_told: u64,
     pub(super) counts: RareCounts,
-    pub(super) runs: AllRuns,
+    pub(super) runs: RunCounters,
 }
 
 /// What [`Stats`](crate::Stats) counts, and no shard.

@@ -2,7 +2,7 @@
 
 use crate::observe::Observer;
 use crate::order::Group;
-use crate::rate_limiter::{RateLimiter, Schedule};
+use crate::rate_limiter::{RateLimiter, ScheduleFn};
 use crate::shared::driver::states::Driver;
 use crate::time::clock::Clock;
 use crate::{DelayedAdd, OnPanic};
@@ -32,7 +32,7 @@ pub(crate) struct Settings<K> {
 /// Decides how long a key that has failed is delayed.
 pub(crate) enum Limiter<K> {
     /// By the number of its failures, which the queue counts.
-    Inline(Box<dyn Schedule>),
+    Inline(ScheduleFn),
     /// User code: not called under the lock (P17).
     External(Box<dyn RateLimiter<K>>),
 }

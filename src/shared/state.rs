@@ -6,13 +6,12 @@ use super::settings::{Limiter, Settings};
 use crate::coop;
 use crate::key::Hash as KeyHash;
 use crate::machine::{Claimed, Machine, NEVER};
-use crate::observe::Observer;
+use crate::observe::{Observer, RunCounters};
 use crate::order::AnyOrder;
 use crate::panics::contained;
 use crate::random::Numbers;
 use crate::sync::{Arc, AtomicU8, AtomicU64, Mutex, Ordering, counted_stamp, hasher, next_id, stamp};
 use crate::time::nanos;
-use crate::workers::group::AllRuns;
 use ahash::RandomState;
 use crossbeam_utils::CachePadded;
 use std::hash::Hash;
@@ -203,9 +202,9 @@ impl<K> Shared<K> {
         HubGuard::new(&self.hub, &self.flags)
     }
 
-    /// The queue has more or fewer workers.
-    pub(crate) fn change_workers(&self, change: impl FnOnce(&mut AllRuns)) {
-        change(&mut self.hub.lock().runs);
+    /// Who counts the runs of the queue's workers becomes another.
+    pub(crate) fn count_runs<T>(&self, change: impl FnOnce(&mut RunCounters) -> T) -> T {
+        change(&mut self.hub.lock().runs)
     }
 
     /// The flags. A call reads them while it holds the shard on which it makes its step: see [`hub`](super::hub).

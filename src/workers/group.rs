@@ -1,5 +1,4 @@
-//! The loops of one `Workers`: their number and their counts, a stop flag, and waiting for their end; and the runs of all `Workers` of
-//! one queue.
+//! The loops of one `Workers`: their number and their counts, a stop flag, and waiting for their end.
 
 use crate::observe::Runs;
 use crate::panics::{contained, discard};
@@ -63,7 +62,7 @@ pub struct Tally {
     pub refused: u64,
 }
 
-/// The number of a loop, or of a `Workers`: one that ends is found among thousands.
+/// The number of a loop: one that ends is found among thousands.
 #[derive(Clone, Copy)]
 struct Id(u64);
 
@@ -100,7 +99,6 @@ impl PartialEq for Id {
 
 /// The loops of one [`Workers`](super::Workers).
 pub(super) struct Group {
-    id: Id,
     /// Each loop ends when it has processed its current key.
     stopped: AtomicBool,
     core: Arc<Mutex<Core>>,
@@ -206,33 +204,6 @@ impl Core {
     }
 }
 
-/// The runs of all `Workers` of one queue, also of dropped ones. The lock of the queue's hub guards it.
-#[derive(Default, Clone)]
-pub(crate) struct AllRuns {
-    groups: BTreeMap<Id, Arc<Mutex<Core>>>,
-    dropped: Runs,
-}
-
-impl AllRuns {
-    /// The sum, which visits each loop: of a copy, without the lock of the hub. No count of it ever decreases: workers that are dropped
-    /// meanwhile keep their counts as long as the copy has them.
-    pub(crate) fn sum(&self) -> Runs {
-        let mut sum = self.dropped;
-        self.groups.values().for_each(|core| sum.add(core.lock().runs()));
-        sum
-    }
-
-    pub(super) fn insert(&mut self, group: &Group) {
-        self.groups.insert(group.id, Arc::clone(&group.core));
-    }
-
-    /// A `Workers` is dropped, and all its loops have ended.
-    pub(super) fn remove(&mut self, group: &Group) {
-        self.groups.remove(&group.id);
-        self.dropped.add(group.core.lock().runs());
-    }
-}
-
 /// While this exists, started threads wait. If it is dropped without being opened, they end.
 pub(super) struct Gate<'g>(crate::sync::MutexGuard<'g, bool>);
 
@@ -245,7 +216,7 @@ impl Gate<'_> {
 impl Default for Group {
     fn default() -> Self {
         let core = Arc::new(Mutex::new(Core::default()));
-        Self { id: Id::default(), stopped: AtomicBool::new(false), core, gate: Mutex::new(false) }
+        Self { stopped: AtomicBool::new(false), core, gate: Mutex::new(false) }
     }
 }
 
@@ -317,6 +288,12 @@ impl Group {
             if core.running.is_empty() { core.waiting.take_all() } else { Default::default() }
         };
         self.wake(waiting);
+    }
+
+    /// Counts the runs of these loops, also of those that have ended.
+    pub(super) fn counter(&self) -> impl Fn() -> Runs + use<> {
+        let core = Arc::clone(&self.core);
+        move || core.lock().runs()
     }
 
     pub(super) fn tally(&self) -> Tally {
@@ -428,11 +405,6 @@ mod tests {
         let (some, others) = loops.split_at(loops.len() / 2);
         compared("a loop ends", &mut || some.iter().rev().chain(others).for_each(|counts| group.leave(counts)));
         assert_eq!(group.tally().running, 0);
-
-        let (queue, mut workers) = (WorkQueue::<u32>::new(), Vec::new());
-        compared("workers are made", &mut || workers.extend((0..MANY).map(|_| queue.workers().build())));
-        compared("workers are dropped", &mut || workers.clear());
-        queue.shared.change_workers(|runs| assert_eq!(runs.groups.len(), 0));
     }
 
     #[test]
@@ -443,7 +415,7 @@ mod tests {
         let workers = queue.workers().build();
         workers.run(|_: &crate::Item<'_, u32>| ());
         drop(workers);
-        queue.shared.change_workers(|runs| assert_eq!((runs.groups.len(), runs.sum().success), (0, 2)));
+        queue.shared.count_runs(|counters| assert_eq!((counters.len(), counters.sum().success), (0, 2)));
     }
 
     /// Two joins at the same time both return after the thread has ended, although only one of them has its handle.

@@ -107,13 +107,15 @@ struct Inner<K> {
     queue: WorkQueue<K>,
     hooks: Hooks<K>,
     group: Group,
+    /// Of the counter of the runs in the queue's hub.
+    counter: u64,
     /// Keys whose retries or requeues were refused, and which no drain or stop has returned yet.
     refused: Mutex<Vec<(SlotId, K)>>,
 }
 
 impl<K> Drop for Inner<K> {
     fn drop(&mut self) {
-        self.queue.shared.change_workers(|runs| runs.remove(&self.group));
+        self.queue.shared.count_runs(|counters| counters.remove(self.counter));
     }
 }
 
@@ -320,8 +322,8 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkersBuilder<K> {
     /// ```
     pub fn build(self) -> Workers<K> {
         let (queue, hooks, group) = (self.queue, self.hooks, Group::default());
-        queue.shared.change_workers(|runs| runs.insert(&group));
-        Workers { inner: Arc::new(Inner { queue, hooks, group, refused: Mutex::new(Vec::new()) }) }
+        let counter = queue.shared.count_runs(|counters| counters.insert(group.counter()));
+        Workers { inner: Arc::new(Inner { queue, hooks, group, counter, refused: Mutex::new(Vec::new()) }) }
     }
 
     /// Starts `threads` threads. Each thread runs a loop.

@@ -11,9 +11,9 @@ use super::reference::plan::{Limiter, Plan};
 use super::reference::queue::{Counts, NEVER, Reference};
 use super::run_times::Times;
 use crate::key::Hash;
-use crate::machine::{self, BATCH, Cancelled, Claimed, DirtyTicket, Ended, Failure, Machine, Mode, Owed, Which};
+use crate::machine::{self, BATCH, Cancelled, Claimed, DirtyTicket, Ended, Failure, FailureDelay, Machine, Mode, Owed, Which};
 use crate::order::{AnyOrder, Group};
-use crate::rate_limiter::{ItemExponentialFailure, ItemFastSlow, RateLimiter, Schedule};
+use crate::rate_limiter::{ItemExponentialFailure, ItemFastSlow, RateLimiter, ScheduleFn};
 use crate::{Added, OnPanic};
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -67,7 +67,7 @@ pub(super) struct Run {
     pub(super) machine: Machine<Key>,
     pub(super) reference: Reference,
     /// How long a failed key is delayed, if the machine counts the failures.
-    schedule: Option<Box<dyn Schedule>>,
+    schedule: Option<ScheduleFn>,
     /// A limiter that counts itself.
     external: Limits<u8>,
     pub(super) held: Vec<Claimed<Key>>,
@@ -382,7 +382,7 @@ impl Run {
         n: u8,
         how: &How,
         priority: i8,
-        schedule: Option<&'s dyn Schedule>,
+        schedule: Option<&'s FailureDelay>,
     ) -> (machine::How<'s>, Option<u64>) {
         let asked = how.after.map(|span| self.span(span));
         let (failure, delay) = match (how.rate_limited, schedule) {
@@ -400,7 +400,7 @@ impl Run {
     fn add(&mut self, n: u8, how: &How) {
         self.is_ordered |= how.priority.is_some_and(|priority| priority != 0);
         let (mut hand, mode, group) = (Some(Key::new(n)), self.mode(), self.group(n));
-        let schedule = self.schedule.as_ref().map(|schedule| schedule.boxed());
+        let schedule = self.schedule.clone();
         let (with, delay) = self.how(n, how, how.priority.unwrap_or(0), schedule.as_deref());
         let is_new = (mode.is_open || schedule.is_some() && how.rate_limited) && !self.is_known(n);
         let added = self.call(|machine| machine.add(&mut hand, hash(n), group, with, mode));
@@ -502,7 +502,7 @@ impl Run {
             self.reference.forget(key);
         }
         let frees = self.holds_back(key);
-        let schedule = self.schedule.as_ref().map(|schedule| schedule.boxed());
+        let schedule = self.schedule.clone();
         let priority = how.priority.unwrap_or(self.machine.priority(&claimed));
         let (with, delay) = self.how(key, how, priority, schedule.as_deref());
         let end = if forgets { machine::End::Succeed } else { machine::End::Done };
