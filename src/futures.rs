@@ -1,7 +1,7 @@
 //! The futures that a queue and its items return, but for that of a get.
 
 use crate::machine::Claimed;
-use crate::shared::{DirtyTicket, Shared, WaitGoal};
+use crate::shared::{DirtyWait, Shared, WaitGoal};
 use crate::sync::Arc;
 use crate::wait::Ticket;
 use std::fmt;
@@ -106,7 +106,7 @@ impl<K> Drop for GoalWait<'_, K> {
 pub struct UntilDirty<'i, K> {
     queue: &'i Arc<Shared<K>>,
     claimed: &'i Claimed<K>,
-    ticket: Option<DirtyTicket>,
+    ticket: Option<DirtyWait>,
 }
 
 impl<'i, K> UntilDirty<'i, K> {

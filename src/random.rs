@@ -1,7 +1,7 @@
 //! Random numbers, not cryptographic, from one of two sources:
 //!
 //! ```text
-//!   a seed that the user gave ──▶ [Numbers]: the same numbers each time
+//!   a seed that the user gave ──▶ [SplitMix]: the same numbers each time
 //!   the system ──▶ [thread_f64]: a generator of the thread
 //! ```
 //!
@@ -34,9 +34,9 @@ fn unit(number: u64) -> f64 {
 
 /// The numbers of a seed. Threads may share them.
 #[derive(Debug)]
-pub(crate) struct Numbers(AtomicU64);
+pub(crate) struct SplitMix(AtomicU64);
 
-impl Numbers {
+impl SplitMix {
     pub(crate) fn new(seed: u64) -> Self {
         Self(AtomicU64::new(seed))
     }
@@ -71,7 +71,7 @@ pub(crate) struct Jitter {
     /// A delay above this counts as this, so that no delay exceeds the maximum.
     longest: Duration,
     /// `None`: the generator of the thread.
-    pub(crate) numbers: Option<Numbers>,
+    pub(crate) numbers: Option<SplitMix>,
 }
 
 impl Default for Jitter {
@@ -152,7 +152,7 @@ mod tests {
     /// The first numbers of `splitmix64.c` with the seed 1234567.
     #[test]
     fn the_numbers_are_those_of_splitmix64() {
-        let numbers = Numbers::new(1_234_567);
+        let numbers = SplitMix::new(1_234_567);
         let first = [
             6_457_827_717_110_365_317,
             3_203_168_211_198_807_973,

@@ -2,7 +2,7 @@
 
 use super::schedule::Exponential;
 use super::{Bucket, PerKey, RateLimiter};
-use crate::random::Numbers;
+use crate::random::SplitMix;
 use std::fmt;
 use std::hash::Hash;
 use std::time::Duration;
@@ -78,7 +78,7 @@ impl<K: ?Sized> RateLimiter<K> for MaxOf<K> {
     }
 
     fn reseed(&mut self, seed: u64) {
-        let seeds = Numbers::new(seed);
+        let seeds = SplitMix::new(seed);
         self.limiters.iter_mut().for_each(|limiter| limiter.reseed(seeds.next()));
     }
 }

@@ -2,7 +2,7 @@
 
 use super::keyed::KeyedStore;
 use super::{Bucket, RateLimiter};
-use crate::random::Numbers;
+use crate::random::SplitMix;
 use crate::time::{nanos, time_left};
 use std::fmt;
 use std::hash::Hash;
@@ -92,7 +92,7 @@ impl<K: Hash + Eq + Clone + Send + Sync> RateLimiter<K> for DedupingBucket<K> {
     }
 
     fn reseed(&mut self, seed: u64) {
-        self.outstanding.hash_with(Numbers::new(seed).hasher());
+        self.outstanding.hash_with(SplitMix::new(seed).hasher());
     }
 }
 

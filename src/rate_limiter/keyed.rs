@@ -409,7 +409,7 @@ mod tests {
 
     #[test]
     fn a_hasher_stays_and_does_not_change_while_there_are_keys() {
-        let hashers = [1, 2].map(|seed| crate::random::Numbers::new(seed).hasher());
+        let hashers = [1, 2].map(|seed| crate::random::SplitMix::new(seed).hasher());
         let [first, second] = hashers.clone().map(|hasher| hasher.hash_one(7));
         let mut keyed = KeyedStore::new();
         keyed.hash_with(hashers[0].clone());

@@ -5,7 +5,7 @@ use super::keyed::{KeyedStore, Record};
 use super::schedule::{Exponential, FastSlow, Schedule, ScheduleFn, StepTable};
 use crate::Clock;
 use crate::error::InvalidArgument;
-use crate::random::{Jitter, Numbers};
+use crate::random::{Jitter, SplitMix};
 use crate::time::{nanos, time_left};
 use std::fmt;
 use std::hash::Hash;
@@ -246,7 +246,7 @@ impl<K, S: Schedule> PerKey<K, S> {
     }
 
     fn draw_from(&mut self, seed: u64) {
-        let numbers = Numbers::new(seed);
+        let numbers = SplitMix::new(seed);
         self.failures.hash_with(numbers.hasher());
         self.jitter.numbers = Some(numbers);
     }

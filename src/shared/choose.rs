@@ -38,7 +38,7 @@
 //! here visits each shard before it says so or parks.
 
 use super::Shared;
-use super::cursor::{Cursor, Place, with_cursor};
+use super::cursor::{Cursor, Spot, with_cursor};
 use super::hub::Flags;
 use super::locked::{Busy, Front, Locked, PASSES};
 use super::take::Taken;
@@ -53,7 +53,7 @@ const STAY: u32 = 64;
 const STAY_IN_ORDER: u32 = 4;
 
 /// A shard to take from.
-struct Choice {
+struct Chosen {
     shard: usize,
     /// The level of its front.
     level: i8,
@@ -66,13 +66,13 @@ impl<K> Shared<K> {
     #[inline]
     pub(super) fn take_nearby(&self) -> Option<Claimed<K>> {
         with_cursor(|Cursor { stay, added, .. }| {
-            let nearby = |place: &Place| if place.is_in(self.id) { self.take_simply(place) } else { None };
+            let nearby = |place: &Spot| if place.is_in(self.id) { self.take_simply(place) } else { None };
             nearby(stay).or_else(|| nearby(added))
         })
     }
 
     #[inline(never)]
-    fn take_simply(&self, place: &Place) -> Option<Claimed<K>> {
+    fn take_simply(&self, place: &Spot) -> Option<Claimed<K>> {
         let locked = self.at(place.shard.get());
         if locked.seems_empty() {
             return None;
@@ -145,7 +145,7 @@ impl<K> Shared<K> {
                     (busy, must_wait) = (Busy::default(), true);
                     continue;
                 }
-                let Choice { shard, level, joins } = choice?;
+                let Chosen { shard, level, joins } = choice?;
                 let locked = self.at(shard);
                 if own.is_none() && !joins && !locked.begin_stay() {
                     continue;
@@ -181,7 +181,7 @@ impl<K> Shared<K> {
     }
 
     /// The shard whose first key has the highest priority. Of several such shards, the one whose key has waited longest. Shards that this getter passes by do not count. `own`: the shard with which this getter has stayed so far.
-    fn oldest(&self, busy: &Busy, own: Option<usize>) -> Option<Choice> {
+    fn oldest(&self, busy: &Busy, own: Option<usize>) -> Option<Chosen> {
         // By rank and number. What else counts is read again for the one that is chosen, so that the loop is short.
         const NONE: (Front, usize) = (Front::LAST, usize::MAX);
         let (mut oldest, mut open) = (NONE, NONE);
@@ -207,7 +207,7 @@ impl<K> Shared<K> {
             shard = open.1;
         }
         let joins = own != Some(shard) && self.at(shard).stay().is_some();
-        Some(Choice { shard, level: level(shard), joins })
+        Some(Chosen { shard, level: level(shard), joins })
     }
 }
 

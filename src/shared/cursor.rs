@@ -3,7 +3,7 @@
 use std::cell::Cell;
 
 /// A shard of some queue. The fields are written one by one, since a load of all of them would wait for the stores of the parts.
-pub(super) struct Place {
+pub(super) struct Spot {
     /// The number of the queue, or 0: not its address, which a later queue may have.
     pub(super) queue: Cell<u64>,
     pub(super) shard: Cell<usize>,
@@ -11,7 +11,7 @@ pub(super) struct Place {
     pub(super) left: Cell<u32>,
 }
 
-impl Place {
+impl Spot {
     const fn nowhere() -> Self {
         Self { queue: Cell::new(0), shard: Cell::new(0), left: Cell::new(0) }
     }
@@ -26,9 +26,9 @@ impl Place {
 /// Where a thread takes keys.
 pub(super) struct Cursor {
     /// Where it stays.
-    pub(super) stay: Place,
+    pub(super) stay: Spot,
     /// Where it has last added a key.
-    pub(super) added: Place,
+    pub(super) added: Spot,
     /// The level of the front of the shard where it stays, when it chose that.
     pub(super) level: Cell<i8>,
     /// It waits for the lock of that shard, also while other shards have keys.
@@ -37,7 +37,7 @@ pub(super) struct Cursor {
 
 impl Cursor {
     pub(super) const fn new() -> Self {
-        Self { stay: Place::nowhere(), added: Place::nowhere(), level: Cell::new(0), waits: Cell::new(false) }
+        Self { stay: Spot::nowhere(), added: Spot::nowhere(), level: Cell::new(0), waits: Cell::new(false) }
     }
 }
 

@@ -9,14 +9,14 @@
 //! of a processing key costs one test more.
 
 use super::Shared;
-use super::waiters::DirtyTicket;
+use super::waiters::DirtyWait;
 use crate::machine::Claimed;
 use std::task::Waker;
 
 impl<K> Shared<K> {
     /// Whether a key that the caller holds is dirty. If not, puts the task on the list, for the next add of the key to wake it, and sets
     /// `ticket`.
-    pub(crate) fn poll_dirty(&self, claimed: &Claimed<K>, ticket: &mut Option<DirtyTicket>, waker: &Waker) -> bool {
+    pub(crate) fn poll_dirty(&self, claimed: &Claimed<K>, ticket: &mut Option<DirtyWait>, waker: &Waker) -> bool {
         let (locked, mut waker) = (self.home(claimed), Some(waker.clone()));
         // Wakers are foreign code: those that are left are dropped after the locks.
         let _older;
@@ -28,7 +28,7 @@ impl<K> Shared<K> {
     }
 
     /// A task stops waiting for its key to become dirty.
-    pub(crate) fn leave_dirty_waiters(&self, ticket: DirtyTicket) {
+    pub(crate) fn leave_dirty_waiters(&self, ticket: DirtyWait) {
         let _dropped_after_the_lock = self.hub().dirty_waiters.remove(ticket);
     }
 }

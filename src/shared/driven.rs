@@ -10,7 +10,7 @@ use crate::machine::Expired;
 use crate::reference::key::Key;
 use crate::reference::plan::{ByGetter, Inside};
 use crate::reference::{crossings, swarm};
-use crate::shared::driver::states::{NextStep, State};
+use crate::shared::driver::states::{DriverState, NextStep};
 use crate::sync::Parker;
 use crate::{Clock, MockClock, WorkQueue, WorkQueueBuilder};
 use std::cell::RefCell;
@@ -31,7 +31,7 @@ fn build(builder: WorkQueueBuilder<Key>) -> (WorkQueue<Key>, MockClock) {
 }
 
 fn drive(queue: &WorkQueue<Key>) -> bool {
-    let has_thread = matches!(queue.shared.hub().driver, State::Running | State::Parked { .. });
+    let has_thread = matches!(queue.shared.hub().driver, DriverState::Running | DriverState::Parked { .. });
     if has_thread {
         let passes = || Shared::drive(&queue.shared, &Parker::new());
         // The time stands still, and a life has some hundred keys.
@@ -41,7 +41,7 @@ fn drive(queue: &WorkQueue<Key>) -> bool {
 }
 
 fn parked_until(queue: &WorkQueue<Key>) -> Option<u64> {
-    if let State::Parked { until, .. } = queue.shared.hub().driver { Some(until) } else { None }
+    if let DriverState::Parked { until, .. } = queue.shared.hub().driver { Some(until) } else { None }
 }
 
 const INSIDE: Inside = Inside { build, drive, parked_until, expired: || EXPIRED.take() };

@@ -19,7 +19,7 @@ use super::getters::Getters;
 use super::waiters::{DirtyWaiters, LifeCycle};
 use crate::machine::NEVER;
 use crate::observe::RunCounters;
-use crate::shared::driver::states::State;
+use crate::shared::driver::states::DriverState;
 use crate::sync::{AtomicU8, Mutex, MutexGuard, Ordering, now};
 use crate::wait::{Waiter, WakeList};
 use std::ops::{Deref, DerefMut};
@@ -30,7 +30,7 @@ pub(super) struct Hub {
     pub(super) getters: Getters,
     pub(super) life_cycle: LifeCycle,
     pub(super) dirty_waiters: DirtyWaiters,
-    pub(super) driver: State,
+    pub(super) driver: DriverState,
     /// The number of deadlines that calls have told the hub of: see [`driver`](super::driver).
     pub(super) deadlines_told: u64,
     pub(super) counts: RareCounts,
@@ -120,8 +120,8 @@ impl HubGuard<'_> {
     pub(super) fn call_driver(&mut self, at: u64) -> WakeList {
         let mut wakes = WakeList::default();
         wakes.extend(self.driver.wake_for(at));
-        if matches!(self.driver, State::Absent) && at < NEVER {
-            self.driver = State::Missing { retry_at: now() };
+        if matches!(self.driver, DriverState::Absent) && at < NEVER {
+            self.driver = DriverState::Missing { retry_at: now() };
             // The calling thread sees the flag after the lock. A getter that goes on the list later sees it too.
             self.set(Flags::NO_DRIVER, true);
         }

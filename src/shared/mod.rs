@@ -96,4 +96,4 @@ pub(crate) use driver::start_driver_thread;
 pub(crate) use get::Wait;
 pub(crate) use settings::{Limiter, MAX_SHARDS, Order, Settings};
 pub(crate) use state::Shared;
-pub(crate) use waiters::DirtyTicket;
+pub(crate) use waiters::DirtyWait;

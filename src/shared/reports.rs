@@ -82,7 +82,7 @@ impl<K> Shared<K> {
 mod tests {
     use crate::observe::{Metrics, Observer};
     use crate::shared::Shared;
-    use crate::shared::driver::states::{NextStep, State};
+    use crate::shared::driver::states::{DriverState, NextStep};
     use crate::shared::stopped::until;
     use crate::sync::{Arc, Parker};
     use crate::{Added, Clock, WorkQueue};
@@ -112,9 +112,9 @@ mod tests {
         let (clock, time) = Clock::mock();
         let (send, reports) = mpsc::channel();
         let queue = WorkQueue::builder().clock(clock).observer(Reports(send)).build();
-        assert!(matches!(queue.shared.hub().driver, State::Absent), "no thread before the first add");
+        assert!(matches!(queue.shared.hub().driver, DriverState::Absent), "no thread before the first add");
         let parked_until = || match queue.shared.hub().driver {
-            State::Parked { until, .. } => Some(until),
+            DriverState::Parked { until, .. } => Some(until),
             _ => None,
         };
         for n in 1..=2_u64 {
@@ -129,16 +129,16 @@ mod tests {
         let item = queue.get().unwrap();
         until("the driver parks", || parked_until() == Some(3 * INTERVAL.as_nanos() as u64));
         queue.shut_down();
-        until("the driver parks", || !matches!(queue.shared.hub().driver, State::Running));
+        until("the driver parks", || !matches!(queue.shared.hub().driver, DriverState::Running));
         assert!(parked_until().is_some(), "the thread does not end while a report is to come");
         time.advance(INTERVAL);
         assert_eq!(reports.recv_timeout(LONG), Ok(1));
         item.done();
         time.advance(INTERVAL);
         assert_eq!(reports.recv_timeout(LONG), Ok(0));
-        until("the driver ends", || matches!(queue.shared.hub().driver, State::Absent));
+        until("the driver ends", || matches!(queue.shared.hub().driver, DriverState::Absent));
         queue.add(4);
-        assert!(matches!(queue.shared.hub().driver, State::Absent));
+        assert!(matches!(queue.shared.hub().driver, DriverState::Absent));
     }
 
     /// While no thread can be started, a parked getter reports.

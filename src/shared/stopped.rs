@@ -4,7 +4,7 @@ use super::getters::BUSY;
 use super::{Shared, Wait, start_driver_thread};
 use crate::machine::{How, Mode, NEVER};
 use crate::order::Group;
-use crate::shared::driver::states::State;
+use crate::shared::driver::states::DriverState;
 use crate::sync::{Arc, Parker};
 use crate::wait::Waiter;
 use crate::{Clock, Driver, OnPanic, TryGetError, WorkQueue, WorkQueueBuilder};
@@ -254,7 +254,7 @@ fn tasks_do_not_spin_while_a_shard_is_busy() {
     assert!(polls.iter().all(|polls| *polls <= most), "{polls:?} polls, not {most}");
     until("the driver parks", || {
         let hub = queue.shared.hub();
-        matches!(hub.driver, State::Parked { until: NEVER, .. }) && hub.getters.wake_at.is_none()
+        matches!(hub.driver, DriverState::Parked { until: NEVER, .. }) && hub.getters.wake_at.is_none()
     });
 }
 
@@ -317,7 +317,7 @@ fn a_task_that_waits_for_a_busy_shard_is_woken_for_all_else() {
     thread::sleep(Duration::from_millis(2));
     holder.goes_on();
     assert_eq!(getter.join().unwrap().1, None);
-    until("the driver ends", || matches!(queue.shared.hub().driver, State::Absent));
+    until("the driver ends", || matches!(queue.shared.hub().driver, DriverState::Absent));
 }
 
 /// Where no driver thread is there to wake it, a task waits for the busy shard in its poll: it does not wake itself again and again, which

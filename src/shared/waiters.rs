@@ -48,24 +48,24 @@ pub(super) struct DirtyWaiters {
 
 /// A task's place in the list; it keeps the place while it is off the list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct DirtyTicket((usize, machine::DirtyTicket), Ticket);
+pub(crate) struct DirtyWait((usize, machine::DirtyTicket), Ticket);
 
 impl DirtyWaiters {
     /// Puts a task on the list: at its place, if it has one. Returns the waker that was there.
     pub(super) fn insert(
         &mut self,
         of: (usize, machine::DirtyTicket),
-        ticket: &mut Option<DirtyTicket>,
+        ticket: &mut Option<DirtyWait>,
         waker: Waker,
     ) -> Option<Waiter> {
-        let DirtyTicket(of, ticket) = *ticket.get_or_insert_with(|| {
+        let DirtyWait(of, ticket) = *ticket.get_or_insert_with(|| {
             self.next += 1;
-            DirtyTicket(of, Ticket::nth(self.next))
+            DirtyWait(of, Ticket::nth(self.next))
         });
         self.waiting.entry(of).or_default().insert(ticket, Waiter::Task(waker))
     }
 
-    pub(super) fn remove(&mut self, DirtyTicket(of, ticket): DirtyTicket) -> Option<Waiter> {
+    pub(super) fn remove(&mut self, DirtyWait(of, ticket): DirtyWait) -> Option<Waiter> {
         let Entry::Occupied(mut tasks) = self.waiting.entry(of) else { return None };
         let waiter = tasks.get_mut().remove(&ticket);
         if tasks.get().is_empty() {

@@ -19,7 +19,7 @@
 //! loops are in `run_loop.rs`.
 
 mod given_up;
-pub(crate) mod group;
+mod loops;
 mod outcome;
 mod run_loop;
 mod run_span;
@@ -27,7 +27,7 @@ mod run_span;
 mod tasks;
 
 pub use given_up::GivenUp;
-pub use group::Tally;
+pub use loops::Tally;
 pub use outcome::{IntoOutcome, Outcome};
 
 use crate::key::SlotId;
@@ -36,7 +36,7 @@ use crate::shared::Shared;
 use crate::sync::{Arc, Mutex, spawn};
 use crate::time::deadline::Deadline;
 use crate::{Item, Leftover};
-use group::Group;
+use loops::Loops;
 use run_loop::{Hooks, Loop};
 use std::error::Error;
 use std::fmt;
@@ -106,7 +106,7 @@ pub struct Workers<K> {
 struct Inner<K> {
     queue: WorkQueue<K>,
     hooks: Hooks<K>,
-    group: Group,
+    loops: Loops,
     /// Of the counter of the runs in the queue's hub.
     counter: u64,
     /// Keys whose retries or requeues were refused, and which no drain or stop has returned yet.
@@ -321,9 +321,9 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkersBuilder<K> {
     /// let _leftover = workers.drain();
     /// ```
     pub fn build(self) -> Workers<K> {
-        let (queue, hooks, group) = (self.queue, self.hooks, Group::default());
-        let counter = queue.shared.count_runs(|counters| counters.insert(group.counter()));
-        Workers { inner: Arc::new(Inner { queue, hooks, group, counter, refused: Mutex::new(Vec::new()) }) }
+        let (queue, hooks, loops) = (self.queue, self.hooks, Loops::default());
+        let counter = queue.shared.count_runs(|counters| counters.insert(loops.counter()));
+        Workers { inner: Arc::new(Inner { queue, hooks, loops, counter, refused: Mutex::new(Vec::new()) }) }
     }
 
     /// Starts `threads` threads. Each thread runs a loop.
@@ -383,7 +383,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkersBuilder<K> {
         let workers = self.build();
         let handler = std::sync::Arc::new(handler);
         // The threads wait at the gate until all of them are started.
-        let gate = workers.inner.group.gate();
+        let gate = workers.inner.loops.gate();
         for number in 0..threads {
             let work = workers.enter(std::sync::Arc::clone(&handler));
             let run = move || {
@@ -392,7 +392,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkersBuilder<K> {
                     own.run(&mut |item: &Item<'_, K>| handler(item));
                 }
             };
-            workers.inner.group.join_later(spawn(&format!("{name}-{number}"), run)?);
+            workers.inner.loops.join_later(spawn(&format!("{name}-{number}"), run)?);
         }
         // Before a loop can end: else this thread might be the last to have the handler, and drop what it has captured.
         drop(handler);
@@ -418,7 +418,7 @@ impl<K> Workers<K> {
     /// ```
     #[must_use]
     pub fn tally(&self) -> Tally {
-        self.inner.group.tally()
+        self.inner.loops.tally()
     }
 
     /// The queue whose keys the loops process.
@@ -450,7 +450,7 @@ impl<K> Workers<K> {
     /// # std::io::Result::Ok(())
     /// ```
     pub fn join(&self) {
-        self.inner.group.join();
+        self.inner.loops.join();
     }
 
     /// Like [`join`](Self::join), for a task. When it resolves, all loops have ended, and their threads will end soon.
@@ -469,7 +469,7 @@ impl<K> Workers<K> {
     /// # }).unwrap();
     /// ```
     pub fn join_async(&self) -> impl Future<Output = ()> + '_ {
-        self.inner.group.ended()
+        self.inner.loops.ended()
     }
 }
 
@@ -711,8 +711,8 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
     /// assert_eq!(left.queued, ["pod-1"]);
     /// ```
     pub fn stop(&self) -> Leftover<K> {
-        let Inner { queue, group, refused, .. } = &*self.inner;
-        group.stop();
+        let Inner { queue, loops, refused, .. } = &*self.inner;
+        loops.stop();
         queue.shut_down();
         queue.shared.take_all(|| std::mem::take(&mut *refused.lock()))
     }
@@ -735,7 +735,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
     /// # std::io::Result::Ok(())
     /// ```
     pub fn drain(&self) -> Leftover<K> {
-        if !self.inner.group.is_stopped() {
+        if !self.inner.loops.is_stopped() {
             self.inner.queue.shut_down_with_drain();
         }
         self.join();
@@ -762,10 +762,10 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
     /// assert_eq!(left.queued, ["pod-1"]);
     /// ```
     pub fn drain_timeout(&self, timeout: Duration) -> Leftover<K> {
-        let Inner { queue, group, .. } = &*self.inner;
+        let Inner { queue, loops, .. } = &*self.inner;
         let deadline = &Deadline::after(timeout);
-        if group.is_stopped() || Shared::drain(&queue.shared, deadline).is_ok() {
-            group.wait(deadline);
+        if loops.is_stopped() || Shared::drain(&queue.shared, deadline).is_ok() {
+            loops.wait(deadline);
         }
         self.end_drain()
     }
@@ -839,13 +839,13 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
     fn end_drain(&self) -> Leftover<K> {
         let leftover = self.stop();
         #[cfg(feature = "tokio")]
-        self.inner.group.abort_tasks();
+        self.inner.loops.abort_tasks();
         leftover
     }
 
     /// Waits for a drain and a join, and takes nothing out.
     async fn drained(&self) {
-        if !self.inner.group.is_stopped() {
+        if !self.inner.loops.is_stopped() {
             self.inner.queue.shut_down_with_drain_async().await;
         }
         self.join_async().await;

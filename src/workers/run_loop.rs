@@ -1,6 +1,6 @@
 //! One loop: takes a key, calls the handler, and applies the outcome.
 
-use super::group::{Count, Counts};
+use super::loops::{Count, Counts};
 use super::run_span::RunSpan;
 use super::{GivenUp, Inner, IntoOutcome, Outcome};
 use crate::coop::KEYS_AT_ONCE;
@@ -82,7 +82,7 @@ pub(super) struct Loop<K> {
 
 impl<K> Loop<K> {
     pub(super) fn new(workers: Arc<Inner<K>>) -> Self {
-        let counts = workers.group.enter();
+        let counts = workers.loops.begin();
         Self { workers, counts }
     }
 
@@ -93,13 +93,13 @@ impl<K> Loop<K> {
 
     /// Whether all threads were started. Waits until that is known.
     pub(super) fn may_begin(&self) -> bool {
-        self.workers.group.is_open()
+        self.workers.loops.is_open()
     }
 }
 
 impl<K> Drop for Loop<K> {
     fn drop(&mut self) {
-        self.workers.group.leave(&self.counts);
+        self.workers.loops.end(&self.counts);
     }
 }
 
@@ -121,7 +121,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
         handler: &mut impl FnMut(&Item<'_, K>) -> R,
         current: &mut Option<(Item<'q, K>, RunSpan)>,
     ) {
-        while !self.workers.group.is_stopped() {
+        while !self.workers.loops.is_stopped() {
             let Some(item) = self.workers.queue.get() else { return };
             let (item, span) = current.insert((item, RunSpan::none()));
             self.enter(span, item);
@@ -156,7 +156,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
         current: &mut Option<(Item<'q, K>, RunSpan)>,
     ) {
         let mut keys = 0_u32;
-        while !self.workers.group.is_stopped() {
+        while !self.workers.loops.is_stopped() {
             if keys == KEYS_AT_ONCE {
                 keys = 0;
                 give_way_once().await;

@@ -110,7 +110,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
                 let (handler, own) = &mut work;
                 own.run_async(handler).await;
             });
-            self.inner.group.keep_task(&counts, task.abort_handle());
+            self.inner.loops.keep_task(&counts, task.abort_handle());
         }
     }
 }
@@ -135,7 +135,7 @@ mod tests {
         let start = |tasks| {
             let _in_it = runtime.enter();
             workers.spawn_tasks(tasks, |_| Box::pin(pending::<()>()));
-            workers.inner.group.weak_counts()
+            workers.inner.loops.weak_counts()
         };
         let running = |kept: &[std::sync::Weak<_>]| kept.iter().filter(|counts| counts.strong_count() > 0).count();
         let kept = start(3);
@@ -169,8 +169,8 @@ mod tests {
             let workers = WorkQueue::<u32>::new().workers().build();
             let (handler, own) = workers.enter(());
             let task = tokio::spawn(pending::<()>());
-            workers.inner.group.abort_tasks();
-            workers.inner.group.keep_task(own.counts(), task.abort_handle());
+            workers.inner.loops.abort_tasks();
+            workers.inner.loops.keep_task(own.counts(), task.abort_handle());
             assert!(task.await.unwrap_err().is_cancelled());
             drop((handler, own));
         });

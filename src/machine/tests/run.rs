@@ -11,7 +11,9 @@ use super::reference::plan::{Limiter, Plan};
 use super::reference::queue::{Counts, NEVER, Reference};
 use super::run_times::Times;
 use crate::key::Hash;
-use crate::machine::{self, BATCH, Cancelled, Claimed, DirtyTicket, Ended, Failure, FailureDelay, Machine, Mode, Owed, Which};
+use crate::machine::{
+    self, BATCH, Cancelled, Claimed, DirtyTicket, Ended, Failure, FailureDelay, Machine, Mode, Owed, Which,
+};
 use crate::order::{AnyOrder, Group};
 use crate::rate_limiter::{ItemExponentialFailure, ItemFastSlow, RateLimiter, ScheduleFn};
 use crate::{Added, OnPanic};

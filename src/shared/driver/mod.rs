@@ -21,7 +21,7 @@ mod thread;
 pub use states::Driver;
 pub(crate) use thread::start_driver_thread;
 
-use self::states::{NextStep, RETRY, State};
+use self::states::{DriverState, NextStep, RETRY};
 use super::Shared;
 use super::getters::BUSY;
 use super::hub::HubGuard;
@@ -89,11 +89,11 @@ impl<K> Shared<K> {
         let Some((mut hub, until)) = Self::step(this) else { return NextStep::Again };
         let wake_at = hub.getters.wake_at;
         if this.is_shutting_down() && wake_at.is_none() && this.report_at() == NEVER {
-            hub.driver = State::Absent;
+            hub.driver = DriverState::Absent;
             return NextStep::End;
         }
         let until = until.min(this.report_at());
-        hub.driver = State::Parked { until, driver: parker.unparker() };
+        hub.driver = DriverState::Parked { until, driver: parker.unparker() };
         NextStep::Park(this.settings.clock.instant(until).into_iter().chain(wake_at).min())
     }
 
@@ -149,7 +149,7 @@ impl<K> Shared<K> {
         {
             let mut hub = this.hub();
             if hub.getters.wake_at.is_none() {
-                if matches!(hub.driver, State::Missing { .. }) {
+                if matches!(hub.driver, DriverState::Missing { .. }) {
                     return false;
                 }
                 let called = hub.call_driver(0);
@@ -268,7 +268,7 @@ mod tests {
         for (delay, asks) in [(Duration::MAX, false), (Duration::from_secs(3600), true)] {
             let queue = WorkQueue::builder().build_with(is_never_run);
             queue.add_after(1, delay);
-            assert_eq!(matches!(queue.shared.hub().driver, State::Absent), !asks);
+            assert_eq!(matches!(queue.shared.hub().driver, DriverState::Absent), !asks);
         }
     }
 
@@ -519,14 +519,14 @@ mod tests {
     #[test]
     fn a_driver_that_has_ended_before_its_start_returns_is_missing() {
         let start: fn(&Arc<Shared<u32>>) -> std::io::Result<()> = |shared| {
-            shared.hub().driver = State::Absent;
+            shared.hub().driver = DriverState::Absent;
             let called = shared.hub().call_driver(0);
             assert!(called.is_empty(), "nobody is parked");
             Ok(())
         };
         let queue = WorkQueue::builder().shards(2).build_with(start);
         queue.add_after(1, Duration::from_secs(3600));
-        assert!(matches!(queue.shared.hub().driver, State::Missing { .. }));
+        assert!(matches!(queue.shared.hub().driver, DriverState::Missing { .. }));
         assert!(queue.shared.is_driver_missing());
     }
 
@@ -615,12 +615,12 @@ mod tests {
         queue.add_after(0, Duration::from_secs(3600));
         assert_eq!(tries(), 1);
         let driver = std::mem::take(&mut queue.shared.hub().driver);
-        assert!(matches!(driver, State::Missing { retry_at } if retry_at >= before + RETRY), "{driver:?}");
-        queue.shared.hub().driver = State::Missing { retry_at: now() };
+        assert!(matches!(driver, DriverState::Missing { retry_at } if retry_at >= before + RETRY), "{driver:?}");
+        queue.shared.hub().driver = DriverState::Missing { retry_at: now() };
         assert!(queue.get_timeout(Duration::from_millis(1)).is_err());
         let before = tries();
         assert!(before > 1, "a getter tries");
-        queue.shared.hub().driver = State::Missing { retry_at: now() };
+        queue.shared.hub().driver = DriverState::Missing { retry_at: now() };
         assert!(queue.wait_idle_timeout(Duration::ZERO).is_err());
         assert!(tries() > before, "an idle wait tries");
     }

@@ -1,6 +1,6 @@
 //! The start of the driver thread: by the next call that adds, gets or waits after it was asked for.
 
-use super::states::{RETRY, State};
+use super::states::{DriverState, RETRY};
 use crate::shared::Shared;
 use crate::shared::hub::Flags;
 use crate::sync::{Arc, now};
@@ -29,10 +29,10 @@ impl<K> Shared<K> {
             let mut hub = this.hub();
             if started.is_err() {
                 hub.counts.driver_failures += 1;
-                hub.driver = State::Missing { retry_at: now() + RETRY };
+                hub.driver = DriverState::Missing { retry_at: now() + RETRY };
                 hub.call_those_who_wait();
             }
-            let is_missing = matches!(hub.driver, State::Missing { .. });
+            let is_missing = matches!(hub.driver, DriverState::Missing { .. });
             hub.set(Flags::NO_DRIVER, is_missing);
         }
         let Err(error) = started else { return };

@@ -72,7 +72,7 @@ pub enum Driver {
 
 /// The state of the driver thread, under the hub's lock.
 #[derive(Debug, Default)]
-pub(crate) enum State {
+pub(crate) enum DriverState {
     /// There is no thread (P16): no delay, task (W5) or report (W6) has asked for a driver yet, or the queue is shut down, or
     /// [`Driver::Manual`].
     #[default]
@@ -88,7 +88,7 @@ pub(crate) enum State {
 /// The time between two tries to start the driver thread. A failed try costs some ten microseconds.
 pub(crate) const RETRY: Duration = Duration::from_millis(10);
 
-impl State {
+impl DriverState {
     /// Unparks the thread if it is parked for longer than until this time: that of a delay or report. For a task, 0.
     pub(crate) fn wake_for(&mut self, deadline: u64) -> Option<Waiter> {
         if matches!(self, Self::Parked { until, .. } if deadline < *until) { self.wake() } else { None }
@@ -151,22 +151,22 @@ mod tests {
     /// A delay that is not the earliest wakes no driver.
     #[test]
     fn only_an_earlier_delay_wakes_the_driver() {
-        let parked = || State::Parked { until: 10, driver: Parker::new().unparker() };
+        let parked = || DriverState::Parked { until: 10, driver: Parker::new().unparker() };
         for (deadline, wakes) in [(9, true), (10, false), (11, false)] {
             assert_eq!(parked().wake_for(deadline).is_some(), wakes, "{deadline}");
         }
-        assert!(State::Running.wake_for(9).is_none(), "it will look by itself");
+        assert!(DriverState::Running.wake_for(9).is_none(), "it will look by itself");
     }
 
     /// A shut-down wakes the driver if it is parked. A driver that is missing stays so: a call is still to start it.
     #[test]
     fn only_a_parked_driver_is_woken() {
-        let mut parked = State::Parked { until: 10, driver: Parker::new().unparker() };
-        assert!(parked.wake().is_some() && matches!(parked, State::Running));
-        let mut missing = State::Missing { retry_at: now() };
-        assert!(missing.wake().is_none() && matches!(missing, State::Missing { .. }));
-        let mut absent = State::Absent;
-        assert!(absent.wake().is_none() && matches!(absent, State::Absent));
+        let mut parked = DriverState::Parked { until: 10, driver: Parker::new().unparker() };
+        assert!(parked.wake().is_some() && matches!(parked, DriverState::Running));
+        let mut missing = DriverState::Missing { retry_at: now() };
+        assert!(missing.wake().is_none() && matches!(missing, DriverState::Missing { .. }));
+        let mut absent = DriverState::Absent;
+        assert!(absent.wake().is_none() && matches!(absent, DriverState::Absent));
     }
 
     /// A move of the clock does not unpark a driver that has ended.

@@ -98,7 +98,7 @@ impl PartialEq for Id {
 }
 
 /// The loops of one [`Workers`](super::Workers).
-pub(super) struct Group {
+pub(super) struct Loops {
     /// Each loop ends when it has processed its current key.
     stopped: AtomicBool,
     core: Arc<Mutex<Core>>,
@@ -213,14 +213,14 @@ impl Gate<'_> {
     }
 }
 
-impl Default for Group {
+impl Default for Loops {
     fn default() -> Self {
         let core = Arc::new(Mutex::new(Core::default()));
         Self { stopped: AtomicBool::new(false), core, gate: Mutex::new(false) }
     }
 }
 
-impl Group {
+impl Loops {
     pub(super) fn gate(&self) -> Gate<'_> {
         Gate(self.gate.lock())
     }
@@ -264,7 +264,7 @@ impl Group {
     }
 
     /// Adds a loop, and returns its counts.
-    pub(super) fn enter(&self) -> Arc<Counts> {
+    pub(super) fn begin(&self) -> Arc<Counts> {
         let counts = Arc::new(Counts::default());
         self.core.lock().running.insert(counts.id, Arc::clone(&counts));
         counts
@@ -279,7 +279,7 @@ impl Group {
     }
 
     /// A loop has ended.
-    pub(super) fn leave(&self, counts: &Arc<Counts>) {
+    pub(super) fn end(&self, counts: &Arc<Counts>) {
         let waiting = {
             let core = &mut *self.core.lock();
             core.running.remove(&counts.id);
@@ -348,13 +348,13 @@ impl Group {
 
     /// Like [`wait`](Self::wait), for a task.
     pub(super) fn ended(&self) -> Ended<'_> {
-        Ended { group: self, ticket: None }
+        Ended { loops: self, ticket: None }
     }
 }
 
 /// Resolves when no loop is left.
 pub(super) struct Ended<'g> {
-    group: &'g Group,
+    loops: &'g Loops,
     ticket: Option<Ticket>,
 }
 
@@ -363,14 +363,14 @@ impl Future for Ended<'_> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let this = self.get_mut();
-        let ended = poll_on(&this.group.core, waiting, &mut this.ticket, cx.waker(), |core| core.running.is_empty());
+        let ended = poll_on(&this.loops.core, waiting, &mut this.ticket, cx.waker(), |core| core.running.is_empty());
         if ended { Poll::Ready(()) } else { Poll::Pending }
     }
 }
 
 impl Drop for Ended<'_> {
     fn drop(&mut self) {
-        leave(&self.group.core, waiting, self.ticket);
+        leave(&self.loops.core, waiting, self.ticket);
     }
 }
 
@@ -400,11 +400,11 @@ mod tests {
             let each = (COMPARED.get() - before) / MANY;
             assert!(each <= 100, "{what}: {each} numbers are compared for each of {MANY}");
         };
-        let (group, mut loops) = (Group::default(), Vec::new());
-        compared("a loop begins", &mut || loops.extend((0..MANY).map(|_| group.enter())));
-        let (some, others) = loops.split_at(loops.len() / 2);
-        compared("a loop ends", &mut || some.iter().rev().chain(others).for_each(|counts| group.leave(counts)));
-        assert_eq!(group.tally().running, 0);
+        let (loops, mut alive) = (Loops::default(), Vec::new());
+        compared("a loop begins", &mut || alive.extend((0..MANY).map(|_| loops.begin())));
+        let (some, others) = alive.split_at(alive.len() / 2);
+        compared("a loop ends", &mut || some.iter().rev().chain(others).for_each(|counts| loops.end(counts)));
+        assert_eq!(loops.tally().running, 0);
     }
 
     #[test]
@@ -421,10 +421,10 @@ mod tests {
     /// Two joins at the same time both return after the thread has ended, although only one of them has its handle.
     #[test]
     fn joins_at_the_same_time_wait_for_all_threads() {
-        let group = Group::default();
+        let loops = Loops::default();
         let (end, wait) = mpsc::channel::<()>();
         let (send, ended) = mpsc::channel();
-        group.join_later(
+        loops.join_later(
             spawn("joined", move || {
                 _ = wait.recv();
                 send.send(()).unwrap();
@@ -434,9 +434,9 @@ mod tests {
         );
         let start = Instant::now();
         thread::scope(|scope| {
-            let joins = [(); 2].map(|()| scope.spawn(|| group.join()));
+            let joins = [(); 2].map(|()| scope.spawn(|| loops.join()));
             // One joins the thread, and the other waits for it.
-            while group.core.lock().waiting.is_empty() && start.elapsed().as_secs() < 30 {
+            while loops.core.lock().waiting.is_empty() && start.elapsed().as_secs() < 30 {
                 thread::yield_now();
             }
             let returned = joins.iter().any(|join| join.is_finished());
@@ -444,20 +444,20 @@ mod tests {
             assert!(!returned, "a join has returned before the thread has ended");
         });
         assert!(ended.try_recv().is_ok());
-        let core = group.core.lock();
+        let core = loops.core.lock();
         assert_eq!((core.joining, core.threads.len()), (0, 0));
         drop(core);
-        group.join();
+        loops.join();
     }
 
     /// Threads that were started before one could not be started do not begin.
     #[test]
     fn a_gate_that_is_dropped_stays_closed() {
         let workers = WorkQueue::<u32>::new().workers().build();
-        let (group, (_handler, own)) = (&workers.inner.group, workers.enter(()));
-        drop(group.gate());
+        let (loops, (_handler, own)) = (&workers.inner.loops, workers.enter(()));
+        drop(loops.gate());
         assert!(!own.may_begin());
-        group.gate().open();
+        loops.gate().open();
         assert!(own.may_begin());
     }
 
@@ -470,41 +470,41 @@ mod tests {
                 std::panic::resume_unwind(Box::new("a waker"));
             }
         }
-        let (group, waker) = (Group::default(), std::task::Waker::from(std::sync::Arc::new(Panics)));
-        let counts = group.enter();
+        let (loops, waker) = (Loops::default(), std::task::Waker::from(std::sync::Arc::new(Panics)));
+        let counts = loops.begin();
         for end in [false, true] {
-            let mut ended = group.ended();
+            let mut ended = loops.ended();
             assert!(Pin::new(&mut ended).poll(&mut Context::from_waker(&waker)).is_pending());
-            assert!(!group.core.lock().waiting.is_empty());
+            assert!(!loops.core.lock().waiting.is_empty());
             if end {
-                group.leave(&counts);
+                loops.end(&counts);
             }
             drop(ended);
-            assert!(group.core.lock().waiting.is_empty());
+            assert!(loops.core.lock().waiting.is_empty());
         }
-        assert_eq!((group.tally().running, group.tally().panicked), (0, 1));
+        assert_eq!((loops.tally().running, loops.tally().panicked), (0, 1));
     }
 
     /// A thread that joins itself, as the drop of a thread-local may.
     #[test]
     fn a_thread_that_joins_itself_keeps_no_other_join_waiting() {
-        let group = Arc::new(Group::default());
+        let loops = Arc::new(Loops::default());
         let (send, own) = mpsc::channel::<()>();
         let thread = spawn("joins itself", {
-            let group = Arc::clone(&group);
+            let loops = Arc::clone(&loops);
             move || {
                 _ = own.recv();
-                group.join();
+                loops.join();
             }
         });
-        group.join_later(thread.unwrap());
+        loops.join_later(thread.unwrap());
         let (report, joined) = mpsc::channel();
         drop(send);
         thread::spawn(move || {
-            while !group.core.lock().threads.is_empty() {
+            while !loops.core.lock().threads.is_empty() {
                 thread::yield_now();
             }
-            group.join();
+            loops.join();
             report.send(())
         });
         joined.recv_timeout(std::time::Duration::from_secs(30)).expect("a join has not returned after 30 s");
