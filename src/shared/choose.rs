@@ -81,7 +81,7 @@ impl<K> Shared<K> {
         if self.flags().has(Flags::HAND_OUT) {
             return None;
         }
-        let mut section = self.section(held, Mode::PLAIN);
+        let mut section = self.section_in(held, Mode::PLAIN);
         let claimed = section.get_simple();
         if claimed.is_some() {
             locked.number();

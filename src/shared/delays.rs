@@ -29,7 +29,7 @@ impl<K: Hash + Eq> Shared<K> {
     pub(crate) fn remove<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> bool {
         let (hash, mut hand) = (self.hash(key), None);
         let held = self.shard_of(hash).lock();
-        let mut section = self.section(held, self.mode());
+        let mut section = self.section(held);
         let removed = section.remove(&mut hand, key, hash);
         section.end();
         removed

@@ -97,7 +97,7 @@ impl<K> Shared<K> {
         if !mode.is_open {
             return;
         }
-        let mut section = this.section(held, mode);
+        let mut section = this.section_in(held, mode);
         section.rest(claimed, now, nanos(time));
         section.end();
         Self::ensure_driver(this);
@@ -142,7 +142,7 @@ impl<K> Shared<K> {
             drop(held);
             this.refuse_requeue(claimed);
         }
-        let (mut section, mut worked) = (this.section(held, mode), MaybeNanos::UNKNOWN);
+        let (mut section, mut worked) = (this.section_in(held, mode), MaybeNanos::UNKNOWN);
         if mode.is_measured && mode.is_open {
             worked = this.note_end(&mut section, &claimed, how.may_delay().then_some(how.now));
         }

@@ -35,7 +35,7 @@ impl<K: Hash + Eq> Shared<K> {
     fn clear_failures<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> Option<K> {
         let (hash, mut hand) = (self.hash(key), None);
         let held = self.shard_of(hash).lock();
-        let mut section = self.section(held, self.mode());
+        let mut section = self.section(held);
         section.forget_failures(&mut hand, key, hash);
         section.end();
         hand

@@ -137,7 +137,7 @@ impl<K> Shared<K> {
                 };
                 passed_by.remove(locked);
                 let mode = self.mode();
-                let mut section = self.section(held, mode);
+                let mut section = self.section_in(held, mode);
                 let turn = if visit == Visit::Last { None } else { section.expire_as_getter(&mut now) };
                 if let Some(taken) = section.take(None, &mut now) {
                     section.end();
@@ -182,7 +182,7 @@ impl<K> Shared<K> {
             let step = left.min(if is_limited { TAKEN_AT_ONCE_OF_LIMITED } else { TAKEN_AT_ONCE });
             left -= step;
             let (held, mut taken, mut now) = (self.first.lock(), 0, None);
-            let mut section = self.section(held, self.mode());
+            let mut section = self.section(held);
             while taken < step {
                 let Some(next) = section.take(None, &mut now) else { break };
                 taken += 1;
@@ -381,7 +381,7 @@ mod tests {
     fn a_getter_that_parks_has_the_next_add_measured() {
         let queue = WorkQueue::builder().measure(true).driver(Driver::Manual).build();
         let add = |key: u64| {
-            let mut section = queue.shared.section(queue.shared.first.lock(), Mode::MEASURED);
+            let mut section = queue.shared.section_in(queue.shared.first.lock(), Mode::MEASURED);
             section.add(&mut Some(key), queue.shared.hash(&key), Group::default(), How::NOW);
             let is_measured = section.wants_time();
             section.marks().times().into_iter().for_each(|times| times.dirty_at(0)); // all at the same time

@@ -32,7 +32,7 @@ impl<K> Shared<K> {
         drop(hub);
         for locked in self.all() {
             let held = locked.lock();
-            let mut section = self.section(held, self.mode());
+            let mut section = self.section(held);
             section.shut_down();
             section.end();
         }

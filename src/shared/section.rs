@@ -33,19 +33,19 @@ macro_rules! in_mode {
     ($shared:expr, $held:expr, $section:ident, $has_extras:ident => $call:expr) => {
         match $shared.flags().without(Flags::LIMITED) {
             Flags::NONE => {
-                let (mut $section, $has_extras) = ($shared.section($held, $crate::machine::Mode::PLAIN), false);
+                let (mut $section, $has_extras) = ($shared.section_in($held, $crate::machine::Mode::PLAIN), false);
                 $call
             }
             Flags::ORDERED => {
-                let (mut $section, $has_extras) = ($shared.section($held, $crate::machine::Mode::ORDERED), false);
+                let (mut $section, $has_extras) = ($shared.section_in($held, $crate::machine::Mode::ORDERED), false);
                 $call
             }
             Flags::MEASURED => {
-                let (mut $section, $has_extras) = ($shared.section($held, $crate::machine::Mode::MEASURED), false);
+                let (mut $section, $has_extras) = ($shared.section_in($held, $crate::machine::Mode::MEASURED), false);
                 $call
             }
             flags => {
-                let (mut $section, $has_extras) = ($shared.section($held, $shared.mode()), flags.has(Flags::EXTRAS));
+                let (mut $section, $has_extras) = ($shared.section($held), flags.has(Flags::EXTRAS));
                 $call
             }
         }
@@ -104,8 +104,15 @@ impl<K> Shared<K> {
         }
     }
 
+    /// A section in which any verb may be called.
+    #[inline]
+    pub(super) fn section<'s>(&'s self, held: Held<'s, K>) -> Section<'s, K> {
+        self.section_in(held, self.mode())
+    }
+
+    /// The same in a mode that the caller has read.
     #[inline(always)]
-    pub(super) fn section<'s>(&'s self, held: Held<'s, K>, mode: Mode) -> Section<'s, K> {
+    pub(super) fn section_in<'s>(&'s self, held: Held<'s, K>, mode: Mode) -> Section<'s, K> {
         Section { mode, ..self.plain_section(held, self.stamp) }
     }
 
@@ -392,7 +399,7 @@ mod tests {
     #[should_panic = "a critical section has not ended"]
     fn a_section_that_is_dropped_without_its_end_panics() {
         let shared = &WorkQueue::<u32>::new().shared;
-        drop(shared.section(shared.first.lock(), Mode::PLAIN));
+        drop(shared.section_in(shared.first.lock(), Mode::PLAIN));
     }
 
     #[test]
@@ -409,7 +416,7 @@ mod tests {
     fn a_change_beside_the_section_is_seen_at_its_end() {
         let queue = WorkQueue::new();
         queue.add(1_u32);
-        let mut section = queue.shared.section(queue.shared.first.lock(), Mode::PLAIN);
+        let mut section = queue.shared.section_in(queue.shared.first.lock(), Mode::PLAIN);
         let _claimed = section.marks().get_simple();
         section.end();
     }

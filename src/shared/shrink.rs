@@ -14,7 +14,7 @@ impl<K> Shared<K> {
         for locked in self.all() {
             in_steps(|at| {
                 let held = locked.lock();
-                let mut section = self.section(held, self.mode());
+                let mut section = self.section(held);
                 let next = section.shrink(at);
                 section.end();
                 next

@@ -180,7 +180,7 @@ fn a_woken_getter_that_passes_by_still_counts_as_woken() {
         if then == Then::TakesOneOfTwo {
             // Queued without a wake-up, as by a push that found the first getter on its way.
             let (held, hash) = (queue.shared.at(1).lock(), queue.shared.hash(&keys[1]));
-            let mut section = queue.shared.section(held, Mode::PLAIN);
+            let mut section = queue.shared.section_in(held, Mode::PLAIN);
             section.add(&mut Some(keys[1]), hash, Group::default(), How::NOW);
             section.end();
             let wait = Shared::resume(&queue.shared, ticket, waiter(), false);

@@ -132,7 +132,7 @@ impl<K: Hash + Eq + Clone> Shared<K> {
             removed.reserve(step.len());
             let mut hand = None;
             let held = self.at(step[0].shard).lock();
-            let mut section = self.section(held, self.mode());
+            let mut section = self.section(held);
             for found in step {
                 takes.push(section.take_out(&mut hand, found.seen));
                 removed.extend(hand.take());

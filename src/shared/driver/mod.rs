@@ -78,7 +78,7 @@ impl<K> Shared<K> {
     /// Adds some of the keys whose delays have expired: one critical section of a driver.
     fn expire_batch(&self, held: Held<'_, K>, now: u64) -> Expired {
         let mode = self.mode();
-        let mut section = self.section(held, mode);
+        let mut section = self.section_in(held, mode);
         let turn = section.expire(now, BATCH);
         section.end();
         turn
