@@ -64,7 +64,7 @@
 //! which parks until the time of the first slot. The driver also reports metrics, at the observer's
 //! [interval](crate::observe::Observer::interval). (With several shards it also wakes tasks that have found a shard's lock held for long.)
 //! If the system cannot start the thread, the threads that wait do its work. With [`Driver::Manual`](crate::Driver::Manual), only calls of
-//! `turn` do it. `src/time/wheel/`, `src/shared/driver.rs`.
+//! `turn` do it. `src/time/wheel/`, `src/shared/driver/`.
 //!
 //! # Waiting
 //!

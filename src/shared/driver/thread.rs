@@ -1,4 +1,4 @@
-//! The thread that queues expired keys. Its states are in `src/time/driver.rs`.
+//! The thread that queues expired keys. Its states are in `states.rs`.
 
 use super::states::{ClockSubscription, NextStep};
 use crate::panics::contained;
