@@ -82,12 +82,6 @@ struct Entry<K> {
     key: K,
 }
 
-/// What a call forgets, to be dropped after the lock.
-struct Dropped<K> {
-    tables: Vec<Table<K>>,
-    entries: Vec<Entry<K>>,
-}
-
 /// A table of at most this number of buckets is not shrunk.
 const SHRINK_MIN: usize = 64;
 
@@ -168,16 +162,13 @@ impl<K> KeyedStore<K> {
     /// Forgets what need not be remembered at `now`, and gives memory back.
     pub(super) fn shrink(&self, now: u64) {
         for shard in &self.shards {
-            let mut dropped = Dropped::none();
+            let (mut dropped, mut elapsed) = (Vec::new(), Vec::new());
             let shard = &mut *shard.lock();
             shard.rotate_if_due(&self.bounds, now, &mut dropped);
-            if self.bounds.drop_elapsed {
-                for table in [&mut shard.recent, &mut shard.old] {
-                    dropped.entries.extend(table.extract_if(|entry| entry.record.until <= now));
-                }
+            for table in [&mut shard.recent, &mut shard.old] {
+                elapsed.extend(table.extract_if(|entry| self.bounds.drop_elapsed && entry.record.until <= now));
+                table.shrink_to_fit(Entry::hash);
             }
-            shard.recent.shrink_to_fit(Entry::hash);
-            shard.old.shrink_to_fit(Entry::hash);
         }
     }
 
@@ -216,30 +207,22 @@ impl<K: Hash + Eq + Clone> KeyedStore<K> {
     #[inline]
     pub(super) fn update<R>(&self, key: &K, now: u64, change: impl FnOnce(&mut Record) -> R) -> R {
         let hash = self.hasher.hash_one(key);
-        let shard = self.shard(hash);
-        let hash = KeyHash::of(hash);
         if self.bounds.age == u64::MAX {
             // Most keys have failed before.
-            let shard = &mut *shard.lock();
-            if let Some(entry) = shard.recent.find_mut(hash.wide(), |entry| entry.key == *key) {
+            let shard = &mut *self.shard(hash).lock();
+            if let Some(entry) = shard.recent.find_mut(KeyHash::of(hash).wide(), |entry| entry.key == *key) {
                 return change(&mut entry.record);
             }
         }
-        self.update_seldom(key, shard, hash, now, change)
+        self.update_seldom(key, hash, now, change)
     }
 
     /// The same for a key that may be new, or too old.
     #[inline(never)]
-    fn update_seldom<R>(
-        &self,
-        key: &K,
-        shard: &Mutex<Shard<K>>,
-        hash: KeyHash,
-        now: u64,
-        change: impl FnOnce(&mut Record) -> R,
-    ) -> R {
+    fn update_seldom<R>(&self, key: &K, hash: u64, now: u64, change: impl FnOnce(&mut Record) -> R) -> R {
+        let (shard, hash) = (self.shard(hash), KeyHash::of(hash));
         // Declared before the guards, as `new` below, and so dropped after them.
-        let mut dropped = Dropped::none();
+        let mut dropped = Vec::new();
         if self.is_bounded() {
             let shard = &mut *shard.lock();
             shard.rotate_if_due(&self.bounds, now, &mut dropped);
@@ -251,11 +234,11 @@ impl<K: Hash + Eq + Clone> KeyedStore<K> {
         let shard = &mut *shard.lock();
         // Another thread may have inserted the key meanwhile.
         if !self.is_bounded() {
-            let mut entry = match shard.recent.entry(hash.wide(), |entry| entry.key == *key, Entry::hash) {
+            let entry = match shard.recent.entry(hash.wide(), |entry| entry.key == *key, Entry::hash) {
                 Place::Occupied(entry) => entry,
                 Place::Vacant(place) => place.insert(new),
             };
-            return change(&mut entry.get_mut().record);
+            return change(&mut entry.into_mut().record);
         }
         if let Some(record) = shard.promote(key, hash, &self.bounds, now, &mut dropped) {
             return change(record);
@@ -275,35 +258,29 @@ impl<K> Shard<K> {
         if bounds.age == u64::MAX { 0 } else { now.saturating_sub(self.recent_since) / bounds.age }
     }
 
-    fn rotate(&mut self, dropped: &mut Dropped<K>) {
+    /// `since`: the begin of the age of the keys to come.
+    fn rotate(&mut self, since: u64, dropped: &mut Vec<Table<K>>) {
         let full = mem::take(&mut self.recent);
-        dropped.tables.push(mem::replace(&mut self.old, full));
+        dropped.push(mem::replace(&mut self.old, full));
+        self.recent_since = since;
     }
 
-    fn rotate_if_due(&mut self, bounds: &Bounds, now: u64, dropped: &mut Dropped<K>) {
+    fn rotate_if_due(&mut self, bounds: &Bounds, now: u64, dropped: &mut Vec<Table<K>>) {
         match self.ages(bounds, now) {
             0 => {}
-            1 => {
-                self.rotate(dropped);
-                self.recent_since += bounds.age;
-            }
-            _ => {
-                self.rotate(dropped);
-                self.rotate(dropped);
-                self.recent_since = now;
-            }
+            1 => self.rotate(self.recent_since + bounds.age, dropped),
+            _ => (0..2).for_each(|_| self.rotate(now, dropped)),
         }
         if bounds.drop_elapsed && self.len() >= DROP_ELAPSED_MIN && self.old_elapsed_at <= now {
-            self.rotate(dropped);
+            self.rotate(self.recent_since, dropped);
             self.old_elapsed_at = self.old.iter().map(|entry| entry.record.until).max().unwrap_or(0);
         }
     }
 
     /// Inserts a key that is in neither table.
-    fn insert(&mut self, entry: Entry<K>, bounds: &Bounds, now: u64, dropped: &mut Dropped<K>) -> &mut Record {
+    fn insert(&mut self, entry: Entry<K>, bounds: &Bounds, now: u64, dropped: &mut Vec<Table<K>>) -> &mut Record {
         if self.recent.len() >= bounds.keys {
-            self.rotate(dropped);
-            self.recent_since = now;
+            self.rotate(now, dropped);
         }
         &mut self.recent.insert_unique(entry.hash(), entry, Entry::hash).into_mut().record
     }
@@ -328,7 +305,7 @@ impl<K: Eq> Shard<K> {
         hash: KeyHash,
         bounds: &Bounds,
         now: u64,
-        dropped: &mut Dropped<K>,
+        dropped: &mut Vec<Table<K>>,
     ) -> Option<&mut Record> {
         if let Some(bucket) = self.recent.find_bucket_index(hash.wide(), |entry| entry.key == *key) {
             return self.recent.get_bucket_mut(bucket).map(|entry| &mut entry.record);
@@ -371,12 +348,6 @@ impl<K> Entry<K> {
     #[inline]
     fn hash(&self) -> u64 {
         self.record.hash.wide()
-    }
-}
-
-impl<K> Dropped<K> {
-    fn none() -> Self {
-        Self { tables: Vec::new(), entries: Vec::new() }
     }
 }
 
