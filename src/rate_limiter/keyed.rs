@@ -49,6 +49,9 @@ pub(super) struct Record {
 #[derive(Debug, Clone, Copy)]
 struct KeyHash(u32);
 
+/// Where a key is: its shard, and its hash there.
+type Home<'a, K> = (&'a Mutex<Shard<K>>, KeyHash);
+
 /// See the docs of this module.
 pub(super) struct KeyedStore<K> {
     hasher: RandomState,
@@ -171,31 +174,32 @@ impl<K> KeyedStore<K> {
             }
         }
     }
-
-    #[inline]
-    fn shard(&self, hash: u64) -> &Mutex<Shard<K>> {
-        &self.shards[(hash >> 32) as usize & (self.shards.len() - 1)]
-    }
 }
 
 impl<K: Hash + Eq> KeyedStore<K> {
+    #[inline]
+    fn home(&self, key: &K) -> Home<'_, K> {
+        let hash = self.hasher.hash_one(key);
+        (&self.shards[(hash >> 32) as usize & (self.shards.len() - 1)], KeyHash::of(hash))
+    }
+
     /// What is remembered of a key.
     #[inline]
     pub(super) fn get(&self, key: &K, now: u64) -> Option<Record> {
-        let hash = self.hasher.hash_one(key);
-        let shard = &*self.shard(hash).lock();
+        let (shard, hash) = self.home(key);
+        let shard = &*shard.lock();
         // As if the shard had rotated: a call that only reads changes nothing.
         let ages = shard.ages(&self.bounds, now);
-        shard.find(key, KeyHash::of(hash), ages).map(|entry| entry.record)
+        shard.find(key, hash, ages).map(|entry| entry.record)
     }
 
     /// Forgets a key. **Linearization point of a `forget`.**
     #[inline]
     pub(super) fn forget(&self, key: &K) {
-        let hash = self.hasher.hash_one(key);
+        let (shard, hash) = self.home(key);
         // Not in one statement: the guard of a temporary would live to its end, and the key would be dropped under the lock.
-        let mut shard = self.shard(hash).lock();
-        let entry = shard.remove(key, KeyHash::of(hash));
+        let mut shard = shard.lock();
+        let entry = shard.remove(key, hash);
         drop(shard);
         drop(entry);
     }
@@ -206,21 +210,21 @@ impl<K: Hash + Eq + Clone> KeyedStore<K> {
     /// `when`.**
     #[inline]
     pub(super) fn update<R>(&self, key: &K, now: u64, change: impl FnOnce(&mut Record) -> R) -> R {
-        let hash = self.hasher.hash_one(key);
+        let (shard, hash) = self.home(key);
         if self.bounds.age == u64::MAX {
             // Most keys have failed before.
-            let shard = &mut *self.shard(hash).lock();
-            if let Some(entry) = shard.recent.find_mut(KeyHash::of(hash).wide(), |entry| entry.key == *key) {
+            let shard = &mut *shard.lock();
+            if let Some(entry) = shard.recent.find_mut(hash.wide(), |entry| entry.key == *key) {
                 return change(&mut entry.record);
             }
         }
-        self.update_seldom(key, hash, now, change)
+        self.update_seldom(key, (shard, hash), now, change)
     }
 
     /// The same for a key that may be new, or too old.
     #[inline(never)]
-    fn update_seldom<R>(&self, key: &K, hash: u64, now: u64, change: impl FnOnce(&mut Record) -> R) -> R {
-        let (shard, hash) = (self.shard(hash), KeyHash::of(hash));
+    fn update_seldom<R>(&self, key: &K, home: Home<'_, K>, now: u64, change: impl FnOnce(&mut Record) -> R) -> R {
+        let (shard, hash) = home;
         // Declared before the guards, as `new` below, and so dropped after them.
         let mut dropped = Vec::new();
         if self.is_bounded() {
