@@ -1,11 +1,5 @@
 //! Prefetch hints, on x86-64 and 64-bit ARM. Elsewhere they do nothing: stable Rust has no intrinsic for them.
 
-/// Prefetches the cache line of a value.
-#[inline]
-pub(crate) fn prefetch<T: ?Sized>(place: &T) {
-    prefetch_at(std::ptr::from_ref(place));
-}
-
 /// Prefetches the cache line of an address. The address may be invalid.
 #[inline]
 pub(crate) fn prefetch_at<T: ?Sized>(place: *const T) {

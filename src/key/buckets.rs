@@ -2,7 +2,6 @@
 
 use super::hash::Hash;
 use super::slot::{EntryRef, Slot};
-use crate::prefetch::prefetch_at;
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 
@@ -67,12 +66,6 @@ impl<K> Buckets<K> {
         hash.0 as usize & self.len().wrapping_sub(1)
     }
 
-    /// The place of a bucket, for a prefetch.
-    #[inline]
-    pub(super) fn place(&self, at: usize) -> &impl Sized {
-        &self.chains[at]
-    }
-
     /// The pointer in a bucket.
     #[inline]
     fn pointer(&self, at: usize) -> *mut Slot<K> {
@@ -108,14 +101,6 @@ impl<K> Buckets<K> {
     #[inline]
     pub(super) fn first(&self, at: usize) -> Option<EntryRef<K>> {
         NonNull::new(self.pointer(at).map_addr(|addr| addr & !Self::TAG)).map(EntryRef) // in a chain, so taken (H2)
-    }
-
-    /// Prefetches the first slot of a chain.
-    #[inline]
-    pub(super) fn prefetch_first(&self, at: usize) {
-        let slot = self.pointer(at).map_addr(|addr| addr & !Self::TAG).cast_const();
-        // Chosen, not skipped: a branch would be mispredicted often, as about half of the chains are empty.
-        prefetch_at(if slot.is_null() { (&raw const self.chains[at]).cast() } else { slot });
     }
 
     /// Puts a slot first in the chain of its hash.

@@ -32,7 +32,7 @@ use super::chunk::Chunk;
 use super::hash::Hash;
 use super::slab::{Retired, Slab};
 use super::slot::EntryRef;
-use crate::prefetch::{prefetch, prefetch_at};
+use crate::prefetch::prefetch_at;
 use crate::sync::model_const;
 use equivalent::Equivalent;
 use std::ops::Range;
@@ -201,9 +201,7 @@ impl<K> Table<K> {
     /// Prefetches the bucket that the `done` of this key will read.
     #[inline]
     pub(crate) fn prefetch(&self, entry: EntryRef<K>) {
-        if self.left == 0 {
-            prefetch(self.buckets.place(self.buckets.at(entry.hash())));
-        }
+        prefetch_bucket(self.buckets(), entry.hash());
     }
 
     /// Where the buckets are, and their number: for [`prefetch_bucket`]. The number is not a power of two while the table shrinks.
@@ -348,9 +346,6 @@ impl<K> Table<K> {
         self.left = start;
         let leaving = if grows { &mut self.old } else { &mut self.buckets };
         leaving.truncate(start, if start == end { 1 } else { GIVE_BACK });
-        // Prefetches what the next step will read.
-        let next = start.saturating_sub(count).max(end);
-        (next..start).take(64).for_each(|bucket| leaving.prefetch_first(bucket));
         if start == end {
             self.left = 0;
             self.set_limits();
@@ -374,7 +369,7 @@ impl<K> Table<K> {
     }
 }
 
-/// Prefetches the bucket of this hash, if the buckets are still where they were.
+/// Prefetches the bucket of this hash, if the buckets are still where they were, and none of their chains is in another array.
 #[inline]
 pub(crate) fn prefetch_bucket((start, count): (usize, usize), hash: Hash) {
     let bucket = hash.0 as usize & count.wrapping_sub(1);

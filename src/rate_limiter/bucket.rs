@@ -67,20 +67,11 @@ use std::time::Duration;
 pub struct Bucket {
     /// The theoretical arrival time: up to it, all tokens are spent. The only field that changes.
     tat: AtomicU64,
-    limit: Limit,
+    /// `None`: all callers are admitted at once.
+    limit: Option<Rate>,
     /// The longest wait.
     ahead: Duration,
     clock: Clock,
-}
-
-/// The settings.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Limit {
-    /// All callers are admitted at once.
-    Unlimited,
-    /// No caller is admitted.
-    Closed,
-    Rate(Rate),
 }
 
 /// The rate and the burst, in units of `tat`.
@@ -188,7 +179,7 @@ impl Bucket {
     pub fn try_with_clock(rate_per_second: f64, burst: u32, clock: Clock) -> Result<Self, InvalidArgument> {
         let rate = InvalidArgument::check("rate_per_second", rate_per_second)?.abs(); // -0 is 0
         clock.calibrate();
-        Ok(Self { tat: AtomicU64::new(0), limit: Limit::new(rate, burst), ahead: Duration::MAX, clock })
+        Ok(Self { tat: AtomicU64::new(0), limit: limit(rate, burst), ahead: Duration::MAX, clock })
     }
 
     /// Never reserves further ahead than this. If a caller would have to wait longer, it spends nothing, and the answer is `max`. Off by
@@ -235,11 +226,7 @@ impl Bucket {
     /// ```
     #[inline]
     pub fn try_acquire(&self) -> Result<(), TryAcquireError> {
-        let rate = match &self.limit {
-            Limit::Rate(rate) => rate,
-            Limit::Unlimited => return Ok(()),
-            Limit::Closed => return Err(TryAcquireError { excess: NEVER, nanos_per_unit: NanosPerUnit::INFINITE }),
-        };
+        let Some(rate) = &self.limit else { return Ok(()) };
         let now = rate.units(self.clock.now_coarse());
         self.spend(rate, now, |excess| excess == 0)
             .map_err(|excess| TryAcquireError { excess, nanos_per_unit: rate.nanos_per_unit })
@@ -249,11 +236,7 @@ impl Bucket {
     /// Spends a token: the wait for it, and `tat` after it.
     #[inline]
     pub(super) fn reserve_at(&self, now: u64) -> (Duration, Option<u64>) {
-        let rate = match &self.limit {
-            Limit::Rate(rate) => rate,
-            Limit::Unlimited => return (Duration::ZERO, None),
-            Limit::Closed => return (self.ahead, None),
-        };
+        let Some(rate) = &self.limit else { return (Duration::ZERO, None) };
         let now = rate.units(now);
         let near = |excess| {
             excess == 0 || self.ahead == Duration::MAX || time_left(rate.nanos_per_unit.nanos(excess), 0) <= self.ahead
@@ -293,37 +276,35 @@ impl Bucket {
 /// The largest `tat`, and the end of time.
 const NEVER: u64 = u64::MAX;
 
-impl Limit {
-    /// `rate` is a number, and not negative.
-    fn new(rate: f64, burst: u32) -> Self {
-        if rate == f64::INFINITY {
-            return Self::Unlimited;
-        }
-        if burst == 0 {
-            return Self::Closed;
-        }
-        // Exactly: rate = digits * 2^exponent. (Zero and subnormal numbers have other digits, but there no token ever comes.)
-        let digits = u128::from(rate.to_bits() & ((1 << 52) - 1) | 1 << 52);
-        let exponent = (rate.to_bits() >> 52) as i32 - 1075;
-        // A token has at most 2^max_bits units, so that the burst has less than 2^62.
-        let max_bits = 62 - (u32::BITS - burst.leading_zeros()) as i32;
-        if let Some(token) = whole_nanos_per_token(rate, digits, exponent).filter(|token| *token <= 1 << max_bits) {
-            return Self::Rate(Rate::new(token, burst, 1 << 63, 0));
-        }
-        // Tokens a nanosecond, with the highest bit at 2^62: rate / 10^9 = units_per_nano * 2^(bits - 138 + exponent).
-        let units_per_nano = (digits << 75) / NANOS_PER_SECOND;
-        let bits = 128 - units_per_nano.leading_zeros() as i32;
-        let units_per_nano = (units_per_nano >> (bits - 63)) as u64;
-        // With 2^scale units a token, a nanosecond is half a unit to one unit.
-        let scale = 75 - bits - exponent;
-        if scale < 0 {
-            return Self::Unlimited;
-        }
-        // If the burst takes centuries to fill, units are larger; and if it takes longer, no token ever comes.
-        let coarser = (scale - max_bits).max(0);
-        let units_per_nano = if coarser <= 62 { units_per_nano } else { 0 };
-        Self::Rate(Rate::new(1 << (scale - coarser), burst, units_per_nano, coarser.min(62) as u32))
+/// `rate` is a number, and not negative. `None`: no limit.
+fn limit(rate: f64, burst: u32) -> Option<Rate> {
+    if rate == f64::INFINITY {
+        return None;
     }
+    if burst == 0 {
+        return Some(Rate::new(NEVER, 0, 0, 0)); // a token takes for ever
+    }
+    // Exactly: rate = digits * 2^exponent. (Zero and subnormal numbers have other digits, but there no token ever comes.)
+    let digits = u128::from(rate.to_bits() & ((1 << 52) - 1) | 1 << 52);
+    let exponent = (rate.to_bits() >> 52) as i32 - 1075;
+    // A token has at most 2^max_bits units, so that the burst has less than 2^62.
+    let max_bits = 62 - (u32::BITS - burst.leading_zeros()) as i32;
+    if let Some(token) = whole_nanos_per_token(rate, digits, exponent).filter(|token| *token <= 1 << max_bits) {
+        return Some(Rate::new(token, burst, 1 << 63, 0));
+    }
+    // Tokens a nanosecond, with the highest bit at 2^62: rate / 10^9 = units_per_nano * 2^(bits - 138 + exponent).
+    let units_per_nano = (digits << 75) / NANOS_PER_SECOND;
+    let bits = 128 - units_per_nano.leading_zeros() as i32;
+    let units_per_nano = (units_per_nano >> (bits - 63)) as u64;
+    // With 2^scale units a token, a nanosecond is half a unit to one unit.
+    let scale = 75 - bits - exponent;
+    if scale < 0 {
+        return None;
+    }
+    // If the burst takes centuries to fill, units are larger; and if it takes longer, no token ever comes.
+    let coarser = (scale - max_bits).max(0);
+    let units_per_nano = if coarser <= 62 { units_per_nano } else { 0 };
+    Some(Rate::new(1 << (scale - coarser), burst, units_per_nano, coarser.min(62) as u32))
 }
 
 /// The number of nanoseconds a token, if it is a whole number, exactly. Then a unit can be a nanosecond.
@@ -366,8 +347,6 @@ impl Rate {
 }
 
 impl NanosPerUnit {
-    const INFINITE: Self = Self { factor: 0, shift: 0 };
-
     /// The nanoseconds that these units take: rounded up.
     #[inline]
     fn nanos(self, units: u64) -> u64 {
@@ -414,7 +393,7 @@ impl Reservation<'_> {
     /// ```
     #[doc(alias = "CancelAt")]
     pub fn cancel(self) -> bool {
-        let (Some(tat), Limit::Rate(rate)) = (self.tat, &self.bucket.limit) else { return false };
+        let (Some(tat), Some(rate)) = (self.tat, &self.bucket.limit) else { return false };
         // It is still the latest reservation: the ones before it end one token earlier, or even before that.
         self.bucket.tat.compare_exchange(tat, tat - rate.token, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }

@@ -49,6 +49,9 @@ pub(super) struct Record {
 #[derive(Debug, Clone, Copy)]
 struct KeyHash(u32);
 
+/// Where a key is: its shard, and its hash there.
+type Home<'a, K> = (&'a Mutex<Shard<K>>, KeyHash);
+
 /// See the docs of this module.
 pub(super) struct KeyedStore<K> {
     hasher: RandomState,
@@ -80,12 +83,6 @@ struct Shard<K> {
 struct Entry<K> {
     record: Record,
     key: K,
-}
-
-/// What a call forgets, to be dropped after the lock.
-struct Dropped<K> {
-    tables: Vec<Table<K>>,
-    entries: Vec<Entry<K>>,
 }
 
 /// A table of at most this number of buckets is not shrunk.
@@ -168,43 +165,41 @@ impl<K> KeyedStore<K> {
     /// Forgets what need not be remembered at `now`, and gives memory back.
     pub(super) fn shrink(&self, now: u64) {
         for shard in &self.shards {
-            let mut dropped = Dropped::none();
+            let (mut dropped, mut elapsed) = (Vec::new(), Vec::new());
             let shard = &mut *shard.lock();
             shard.rotate_if_due(&self.bounds, now, &mut dropped);
-            if self.bounds.drop_elapsed {
-                for table in [&mut shard.recent, &mut shard.old] {
-                    dropped.entries.extend(table.extract_if(|entry| entry.record.until <= now));
-                }
+            for table in [&mut shard.recent, &mut shard.old] {
+                elapsed.extend(table.extract_if(|entry| self.bounds.drop_elapsed && entry.record.until <= now));
+                table.shrink_to_fit(Entry::hash);
             }
-            shard.recent.shrink_to_fit(Entry::hash);
-            shard.old.shrink_to_fit(Entry::hash);
         }
-    }
-
-    #[inline]
-    fn shard(&self, hash: u64) -> &Mutex<Shard<K>> {
-        &self.shards[(hash >> 32) as usize & (self.shards.len() - 1)]
     }
 }
 
 impl<K: Hash + Eq> KeyedStore<K> {
+    #[inline]
+    fn home(&self, key: &K) -> Home<'_, K> {
+        let hash = self.hasher.hash_one(key);
+        (&self.shards[(hash >> 32) as usize & (self.shards.len() - 1)], KeyHash::of(hash))
+    }
+
     /// What is remembered of a key.
     #[inline]
     pub(super) fn get(&self, key: &K, now: u64) -> Option<Record> {
-        let hash = self.hasher.hash_one(key);
-        let shard = &*self.shard(hash).lock();
+        let (shard, hash) = self.home(key);
+        let shard = &*shard.lock();
         // As if the shard had rotated: a call that only reads changes nothing.
         let ages = shard.ages(&self.bounds, now);
-        shard.find(key, KeyHash::of(hash), ages).map(|entry| entry.record)
+        shard.find(key, hash, ages).map(|entry| entry.record)
     }
 
     /// Forgets a key. **Linearization point of a `forget`.**
     #[inline]
     pub(super) fn forget(&self, key: &K) {
-        let hash = self.hasher.hash_one(key);
+        let (shard, hash) = self.home(key);
         // Not in one statement: the guard of a temporary would live to its end, and the key would be dropped under the lock.
-        let mut shard = self.shard(hash).lock();
-        let entry = shard.remove(key, KeyHash::of(hash));
+        let mut shard = shard.lock();
+        let entry = shard.remove(key, hash);
         drop(shard);
         drop(entry);
     }
@@ -215,9 +210,7 @@ impl<K: Hash + Eq + Clone> KeyedStore<K> {
     /// `when`.**
     #[inline]
     pub(super) fn update<R>(&self, key: &K, now: u64, change: impl FnOnce(&mut Record) -> R) -> R {
-        let hash = self.hasher.hash_one(key);
-        let shard = self.shard(hash);
-        let hash = KeyHash::of(hash);
+        let (shard, hash) = self.home(key);
         if self.bounds.age == u64::MAX {
             // Most keys have failed before.
             let shard = &mut *shard.lock();
@@ -225,21 +218,15 @@ impl<K: Hash + Eq + Clone> KeyedStore<K> {
                 return change(&mut entry.record);
             }
         }
-        self.update_seldom(key, shard, hash, now, change)
+        self.update_seldom(key, (shard, hash), now, change)
     }
 
     /// The same for a key that may be new, or too old.
     #[inline(never)]
-    fn update_seldom<R>(
-        &self,
-        key: &K,
-        shard: &Mutex<Shard<K>>,
-        hash: KeyHash,
-        now: u64,
-        change: impl FnOnce(&mut Record) -> R,
-    ) -> R {
+    fn update_seldom<R>(&self, key: &K, home: Home<'_, K>, now: u64, change: impl FnOnce(&mut Record) -> R) -> R {
+        let (shard, hash) = home;
         // Declared before the guards, as `new` below, and so dropped after them.
-        let mut dropped = Dropped::none();
+        let mut dropped = Vec::new();
         if self.is_bounded() {
             let shard = &mut *shard.lock();
             shard.rotate_if_due(&self.bounds, now, &mut dropped);
@@ -251,11 +238,11 @@ impl<K: Hash + Eq + Clone> KeyedStore<K> {
         let shard = &mut *shard.lock();
         // Another thread may have inserted the key meanwhile.
         if !self.is_bounded() {
-            let mut entry = match shard.recent.entry(hash.wide(), |entry| entry.key == *key, Entry::hash) {
+            let entry = match shard.recent.entry(hash.wide(), |entry| entry.key == *key, Entry::hash) {
                 Place::Occupied(entry) => entry,
                 Place::Vacant(place) => place.insert(new),
             };
-            return change(&mut entry.get_mut().record);
+            return change(&mut entry.into_mut().record);
         }
         if let Some(record) = shard.promote(key, hash, &self.bounds, now, &mut dropped) {
             return change(record);
@@ -275,35 +262,29 @@ impl<K> Shard<K> {
         if bounds.age == u64::MAX { 0 } else { now.saturating_sub(self.recent_since) / bounds.age }
     }
 
-    fn rotate(&mut self, dropped: &mut Dropped<K>) {
+    /// `since`: the begin of the age of the keys to come.
+    fn rotate(&mut self, since: u64, dropped: &mut Vec<Table<K>>) {
         let full = mem::take(&mut self.recent);
-        dropped.tables.push(mem::replace(&mut self.old, full));
+        dropped.push(mem::replace(&mut self.old, full));
+        self.recent_since = since;
     }
 
-    fn rotate_if_due(&mut self, bounds: &Bounds, now: u64, dropped: &mut Dropped<K>) {
+    fn rotate_if_due(&mut self, bounds: &Bounds, now: u64, dropped: &mut Vec<Table<K>>) {
         match self.ages(bounds, now) {
             0 => {}
-            1 => {
-                self.rotate(dropped);
-                self.recent_since += bounds.age;
-            }
-            _ => {
-                self.rotate(dropped);
-                self.rotate(dropped);
-                self.recent_since = now;
-            }
+            1 => self.rotate(self.recent_since + bounds.age, dropped),
+            _ => (0..2).for_each(|_| self.rotate(now, dropped)),
         }
         if bounds.drop_elapsed && self.len() >= DROP_ELAPSED_MIN && self.old_elapsed_at <= now {
-            self.rotate(dropped);
+            self.rotate(self.recent_since, dropped);
             self.old_elapsed_at = self.old.iter().map(|entry| entry.record.until).max().unwrap_or(0);
         }
     }
 
     /// Inserts a key that is in neither table.
-    fn insert(&mut self, entry: Entry<K>, bounds: &Bounds, now: u64, dropped: &mut Dropped<K>) -> &mut Record {
+    fn insert(&mut self, entry: Entry<K>, bounds: &Bounds, now: u64, dropped: &mut Vec<Table<K>>) -> &mut Record {
         if self.recent.len() >= bounds.keys {
-            self.rotate(dropped);
-            self.recent_since = now;
+            self.rotate(now, dropped);
         }
         &mut self.recent.insert_unique(entry.hash(), entry, Entry::hash).into_mut().record
     }
@@ -328,7 +309,7 @@ impl<K: Eq> Shard<K> {
         hash: KeyHash,
         bounds: &Bounds,
         now: u64,
-        dropped: &mut Dropped<K>,
+        dropped: &mut Vec<Table<K>>,
     ) -> Option<&mut Record> {
         if let Some(bucket) = self.recent.find_bucket_index(hash.wide(), |entry| entry.key == *key) {
             return self.recent.get_bucket_mut(bucket).map(|entry| &mut entry.record);
@@ -371,12 +352,6 @@ impl<K> Entry<K> {
     #[inline]
     fn hash(&self) -> u64 {
         self.record.hash.wide()
-    }
-}
-
-impl<K> Dropped<K> {
-    fn none() -> Self {
-        Self { tables: Vec::new(), entries: Vec::new() }
     }
 }
 
