@@ -25,16 +25,15 @@ use super::choice::Choice;
 use super::lanes::{Index, Lane, Lanes, Queued, Seat};
 use super::list::List;
 use super::seats::Level;
-use super::slab::Slab;
 use super::stamps::{Stamps, stamp_of_push};
 use super::table::Table;
-use super::{Bin, FIRSTS, Garbage, Group, NONE, Place, by_level, level_of, priority_of, share, visit};
+use super::{Bin, FIRSTS, Garbage, Group, NONE, Place, Slab, by_level, level_of, priority_of, share, visit};
 use std::collections::BTreeMap;
 
 pub(crate) struct Groups<T> {
     pub(super) table: Table,
     pub(super) lanes: Lanes,
-    pub(super) keys: Slab<Queued<T>, 64>,
+    pub(super) keys: Slab<Queued<T>>,
     /// Of groups with many lanes, by number.
     indexes: BTreeMap<u32, Index>,
     pub(super) levels: Box<[Level; 256]>,
@@ -210,8 +209,8 @@ impl<T: Copy> Groups<T> {
     /// Takes a key out of its lane. The caller counts it for the group.
     #[inline(always)]
     fn take(&mut self, lane: u32, number: u32) -> Option<T> {
-        let queued = &mut self.keys[number];
-        let (key, links) = (queued.key.take(), queued.links);
+        let (links, queued) = self.keys.get_mut(number);
+        let (links, key) = (*links, queued.key.take());
         let lane = &mut self.lanes[lane];
         lane.keys.remove(links, &mut self.keys);
         self.keys.give_back(number);
@@ -263,7 +262,7 @@ impl<T: Copy> Groups<T> {
         let list = &mut self.lanes[lane].keys;
         let links = list.insert(position, false, &mut self.keys);
         let is_first = list.first == position;
-        self.keys[position] = Queued { key: Some(key), push: self.pushes, links };
+        *self.keys.get_mut(position) = (links, Queued { key: Some(key), push: self.pushes });
         self.levels[usize::from(level)].len += 1;
         self.blocked += usize::from(is_full);
         if is_first {
@@ -371,7 +370,7 @@ impl<T: Copy> Groups<T> {
 
     #[inline]
     pub(super) fn front(&self) -> Option<(i8, u64)> {
-        let owed = self.lanes.get(self.owed.first).map(|lane| lane.level);
+        let owed = self.lanes.get(self.owed.first).map(|(_, lane)| lane.level);
         Some((priority_of(self.choice.ready.top().max(owed)?), self.stamps.turn))
     }
 
@@ -384,10 +383,10 @@ impl<T: Copy> Groups<T> {
     /// one that was probably pushed so much later.
     #[inline(never)]
     pub(super) fn upcoming(&self, ahead: u32) -> Option<T> {
-        let lane = self.lanes.get(self.served)?;
+        let lane = &self.lanes.get(self.served)?.1;
         let level = &self.levels[usize::from(lane.level)];
         let later = ahead / (level.len_of(Seat::New) + level.len_of(Seat::Old)).max(1);
-        self.keys.get(lane.keys.first.saturating_add(later))?.key
+        self.keys.get(lane.keys.first.saturating_add(later))?.1.key
     }
 
     pub(super) fn firsts(&self, places: &mut usize, mut each: impl FnMut(T) -> bool) {
@@ -411,8 +410,8 @@ impl<T: Copy> Groups<T> {
     pub(super) fn shrink(&mut self, bin: &mut Bin<T>) -> bool {
         let has_more = self.forget_due(bin);
         self.table.shrink(bin);
-        self.lanes.shrink().into_iter().for_each(|chunk| bin.push(Garbage::Lanes(chunk)));
-        self.keys.shrink().into_iter().for_each(|chunk| bin.push(Garbage::Keys(chunk)));
+        bin.push(Garbage::Lanes(self.lanes.shrink()));
+        bin.push(Garbage::Keys(self.keys.shrink()));
         has_more
     }
 }

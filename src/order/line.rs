@@ -236,7 +236,7 @@ impl<T: Copy> Line<T> {
         let more = self.more();
         more.numbers.give_back(block.number);
         more.between.truncate(more.numbers.end());
-        fit(&mut more.between);
+        fit(&mut more.between, 16);
         if more.spare.len() < more.keep {
             more.spare.push(block);
         } else {

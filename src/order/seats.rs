@@ -129,7 +129,8 @@ impl<T: Copy> Groups<T> {
     /// Moves a lane to the end of another list, or to its start.
     #[inline(always)]
     pub(super) fn put(&mut self, number: u32, seat: Seat, goes_first: bool) -> &mut Lane {
-        let &Lane { seat: was, level: index, mut links, .. } = &self.lanes[number];
+        let (links, lane) = self.lanes.get_mut(number);
+        let (&mut Lane { seat: was, level: index, .. }, mut links) = (lane, *links);
         let level = &mut self.levels[usize::from(index)];
         if was != Seat::Nowhere {
             let list = if was == Seat::Owed { &mut self.owed } else { &mut level.lists[was as usize] };
@@ -145,8 +146,8 @@ impl<T: Copy> Groups<T> {
         self.choice.ready.put(index, level.is_ready());
         self.idle = self.idle + u32::from(seat == Seat::Idle) - u32::from(was == Seat::Idle);
         self.with_idle.put(index, level.len_of(Seat::Idle) > 0);
-        let lane = &mut self.lanes[number];
-        (lane.seat, lane.links) = (seat, links);
+        let (at, lane) = self.lanes.get_mut(number);
+        (lane.seat, *at) = (seat, links);
         lane
     }
 

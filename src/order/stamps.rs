@@ -69,7 +69,7 @@ impl<T: Copy> Groups<T> {
         let last = self.pushes;
         self.pushes = last.max(now << STAMPED_BITS);
         // If it is gone, or others were pushed behind it, the last key keeps its number, which is that of an earlier stamp.
-        if self.keys.get(key).is_some_and(|queued| queued.push == last) {
+        if self.keys.get(key).is_some_and(|(_, queued)| queued.push == last) {
             self.keys[key].push = self.pushes;
         }
     }

@@ -382,7 +382,7 @@ fn the_front_is_found_at_once() {
     }
 }
 
-/// Chunks of keys and of lanes are freed as these go, but for one of each.
+/// Chunks of keys and of lanes are freed as these go, but for a few.
 #[test]
 fn chunks_go_with_what_is_in_them() {
     const KEYS: u32 = 2000;
@@ -391,8 +391,9 @@ fn chunks_go_with_what_is_in_them() {
         let enter = |groups: &mut Groups<u32>, key| groups.enter(Group { hash: u64::from(key / of_group), weight: 1 });
         let few = |groups: &Groups<u32>| {
             let (keys, lanes) = (&groups.keys, &groups.lanes);
-            assert!(keys.chunks() <= keys.len() / 64 + 3, "{} chunks for {} keys", keys.chunks(), keys.len());
-            assert!(lanes.chunks() <= lanes.len() / 64 + 3, "{} chunks for {} lanes", lanes.chunks(), lanes.len());
+            // Beside full ones: the first and the last, a spare one, and that of the value which was given back and is lent next.
+            assert!(keys.chunks() <= keys.len() / 64 + 4, "{} chunks for {} keys", keys.chunks(), keys.len());
+            assert!(lanes.chunks() <= lanes.len() / 64 + 4, "{} chunks for {} lanes", lanes.chunks(), lanes.len());
         };
         let mut places = Vec::new();
         for key in 0..KEYS {

@@ -2,7 +2,6 @@
 
 mod bounds;
 mod plain;
-mod slab;
 mod stamps;
 mod table;
 mod turns;
