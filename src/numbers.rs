@@ -3,13 +3,13 @@
 
 /// The numbers that are lent, as bits. The last word is never 0.
 #[derive(Debug, Default)]
-pub(crate) struct Numbers {
+pub(crate) struct NumberPool {
     lent: Vec<u64>,
     /// All words before this index are full.
     hint: usize,
 }
 
-impl Numbers {
+impl NumberPool {
     /// The lowest free number.
     #[inline]
     pub(crate) fn first(&mut self) -> u32 {
@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn the_lowest_free_number_is_lent() {
-        let (mut numbers, mut lent) = (Numbers::default(), BTreeSet::new());
+        let (mut numbers, mut lent) = (NumberPool::default(), BTreeSet::new());
         let mut random = fastrand::Rng::with_seed(1);
         for round in 0..20_000 {
             // Phases in which more numbers are lent than given back, and the reverse.

@@ -1,13 +1,13 @@
-//! Values by number, in chunks that are given back when they are empty; and links, by which the values are in lists.
+//! Values by number, in pages that are given back when they are empty; and links, by which the values are in lists.
 //!
 //! ```text
-//!   chunk 0 full    chunk 1 freed    chunk 2 │ links value │ vacant │ links value │ …
+//!   page 0 full    page 1 freed    page 2 │ links value │ vacant │ links value │ …
 //! ```
 //!
-//! The lowest chunk that has room gives the next value, so the array of the chunks gets short after a burst. Only a value that was just given
+//! The lowest page that has room gives the next value, so the array of the pages gets short after a burst. Only a value that was just given
 //! back is lent before, because that costs a few instructions.
 
-use super::numbers::{Numbers, fit}; // by `super`, because tests include this file, with that module beside it
+use super::numbers::{NumberPool, fit}; // by `super`, because tests include this file, with that module beside it
 use std::ops::{Index, IndexMut};
 
 /// No number.
@@ -19,34 +19,34 @@ const LENT: &str = "the number is lent";
 pub(crate) type Links = (u32, u32);
 
 #[derive(Debug)]
-pub(crate) struct Slab<V, const CHUNK: usize> {
+pub(crate) struct Slab<V, const PAGE: usize> {
     /// By number.
-    chunks: Vec<Option<Box<Chunk<V, CHUNK>>>>,
-    /// The chunks without room, as numbers that are lent.
-    full: Numbers,
-    /// The lowest of the numbers that were given back since one was lent, or `NONE`. Its chunk does not know yet.
+    pages: Vec<Option<Box<Page<V, PAGE>>>>,
+    /// The pages without room, as numbers that are lent.
+    full: NumberPool,
+    /// The lowest of the numbers that were given back since one was lent, or `NONE`. Its page does not know yet.
     last: u32,
-    /// Chunks without a number.
-    spare: Vec<Box<Chunk<V, CHUNK>>>,
+    /// Pages without a number.
+    spare: Vec<Box<Page<V, PAGE>>>,
 }
 
 #[derive(Debug)]
-pub(crate) struct Chunk<V, const CHUNK: usize> {
+pub(crate) struct Page<V, const PAGE: usize> {
     /// A bit for each value that is not lent.
     vacant: u64,
-    values: [(Links, V); CHUNK],
+    values: [(Links, V); PAGE],
 }
 
-impl<V, const CHUNK: usize> Default for Slab<V, CHUNK> {
+impl<V, const PAGE: usize> Default for Slab<V, PAGE> {
     fn default() -> Self {
-        Self { chunks: Vec::new(), full: Numbers::default(), last: NONE, spare: Vec::new() }
+        Self { pages: Vec::new(), full: NumberPool::default(), last: NONE, spare: Vec::new() }
     }
 }
 
-impl<V: Default, const CHUNK: usize> Slab<V, CHUNK> {
-    /// This number of spare chunks is kept, so that values which come and go allocate nothing.
-    const KEEP: usize = if CHUNK == 1 { 256 } else { 1 };
-    const VACANT: u64 = u64::MAX >> (64 - CHUNK);
+impl<V: Default, const PAGE: usize> Slab<V, PAGE> {
+    /// This number of spare pages is kept, so that values which come and go allocate nothing.
+    const KEEP: usize = if PAGE == 1 { 256 } else { 1 };
+    const VACANT: u64 = u64::MAX >> (64 - PAGE);
 
     /// Lends a value, which is as its last user has left it.
     #[inline]
@@ -54,36 +54,36 @@ impl<V: Default, const CHUNK: usize> Slab<V, CHUNK> {
         if self.last != NONE {
             return std::mem::replace(&mut self.last, NONE);
         }
-        let at = self.full.first() as usize; // this chunk may be missing
-        let chunk = match self.chunks.get_mut(at) {
-            Some(Some(chunk)) => chunk,
-            _ => self.make_chunk(at),
+        let at = self.full.first() as usize; // this page may be missing
+        let page = match self.pages.get_mut(at) {
+            Some(Some(page)) => page,
+            _ => self.make_page(at),
         };
-        let place = chunk.vacant.trailing_zeros();
-        chunk.vacant &= chunk.vacant - 1;
-        if chunk.vacant == 0 {
+        let place = page.vacant.trailing_zeros();
+        page.vacant &= page.vacant - 1;
+        if page.vacant == 0 {
             self.full.put(at as u32);
         }
-        (at * CHUNK) as u32 + place
+        (at * PAGE) as u32 + place
     }
 
     #[inline]
-    fn make_chunk(&mut self, at: usize) -> &mut Chunk<V, CHUNK> {
-        if self.chunks.len() == at {
-            self.chunks.push(None);
+    fn make_page(&mut self, at: usize) -> &mut Page<V, PAGE> {
+        if self.pages.len() == at {
+            self.pages.push(None);
         }
-        let new = || Chunk { vacant: Self::VACANT, values: std::array::from_fn(|_| Default::default()) };
-        let chunk = self.spare.pop().unwrap_or_else(|| Box::new(new()));
-        self.chunks[at].insert(chunk)
+        let new = || Page { vacant: Self::VACANT, values: std::array::from_fn(|_| Default::default()) };
+        let page = self.spare.pop().unwrap_or_else(|| Box::new(new()));
+        self.pages[at].insert(page)
     }
 
     /// The next number that is lent is below this one, which was above all others so far.
     #[inline]
     pub(crate) fn has_below(&mut self, end: u32) -> bool {
-        self.chunks.len() * CHUNK < end as usize || self.last != NONE || {
+        self.pages.len() * PAGE < end as usize || self.last != NONE || {
             let at = self.full.first();
-            let chunk = self.chunks.get(at as usize).and_then(Option::as_ref);
-            at * CHUNK as u32 + chunk.map_or(0, |chunk| chunk.vacant.trailing_zeros()) < end
+            let page = self.pages.get(at as usize).and_then(Option::as_ref);
+            at * PAGE as u32 + page.map_or(0, |page| page.vacant.trailing_zeros()) < end
         }
     }
 
@@ -98,27 +98,27 @@ impl<V: Default, const CHUNK: usize> Slab<V, CHUNK> {
 
     #[inline]
     fn vacate(&mut self, number: u32) {
-        let at = number as usize / CHUNK;
-        let chunk = self.chunks[at].as_mut().expect(LENT);
-        if chunk.vacant == 0 {
+        let at = number as usize / PAGE;
+        let page = self.pages[at].as_mut().expect(LENT);
+        if page.vacant == 0 {
             self.full.give_back(at as u32);
         }
-        chunk.vacant |= 1 << (number as usize % CHUNK);
-        if chunk.vacant == Self::VACANT {
+        page.vacant |= 1 << (number as usize % PAGE);
+        if page.vacant == Self::VACANT {
             self.close(at);
         }
     }
 
-    /// Takes out a chunk of which no value is lent.
+    /// Takes out a page of which no value is lent.
     #[inline]
     fn close(&mut self, at: usize) {
-        if let Some(chunk) = self.chunks[at].take() {
-            self.spare.push(chunk);
+        if let Some(page) = self.pages[at].take() {
+            self.spare.push(page);
         }
-        while let Some(None) = self.chunks.last() {
-            self.chunks.pop();
+        while let Some(None) = self.pages.last() {
+            self.pages.pop();
         }
-        fit(&mut self.chunks, Self::KEEP.max(16));
+        fit(&mut self.pages, Self::KEEP.max(16));
     }
 
     #[inline]
@@ -126,19 +126,19 @@ impl<V: Default, const CHUNK: usize> Slab<V, CHUNK> {
         self.spare.len() > Self::KEEP
     }
 
-    /// The chunks to free, if there are more than are kept.
+    /// The pages to free, if there are more than are kept.
     #[inline]
-    pub(crate) fn surplus(&mut self) -> Option<Vec<Box<Chunk<V, CHUNK>>>> {
+    pub(crate) fn surplus(&mut self) -> Option<Vec<Box<Page<V, PAGE>>>> {
         self.has_surplus().then(|| self.spare.split_off(Self::KEEP))
     }
 
-    /// All spare chunks.
-    pub(crate) fn shrink(&mut self) -> Vec<Box<Chunk<V, CHUNK>>> {
+    /// All spare pages.
+    pub(crate) fn shrink(&mut self) -> Vec<Box<Page<V, PAGE>>> {
         if self.last != NONE {
             self.vacate(self.last);
             self.last = NONE;
         }
-        self.chunks.shrink_to_fit();
+        self.pages.shrink_to_fit();
         self.full.shrink();
         std::mem::take(&mut self.spare)
     }
@@ -146,37 +146,37 @@ impl<V: Default, const CHUNK: usize> Slab<V, CHUNK> {
     /// The number of values that are lent.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
-        let lent = self.chunks.iter().flatten().map(|chunk| CHUNK - chunk.vacant.count_ones() as usize);
+        let lent = self.pages.iter().flatten().map(|page| PAGE - page.vacant.count_ones() as usize);
         lent.sum::<usize>() - usize::from(self.last != NONE)
     }
 
     #[cfg(test)]
-    pub(crate) fn chunks(&self) -> usize {
-        self.chunks.iter().flatten().chain(&self.spare).count()
+    pub(crate) fn pages(&self) -> usize {
+        self.pages.iter().flatten().chain(&self.spare).count()
     }
 
     #[cfg(test)]
     pub(crate) fn bytes(&self) -> usize {
-        self.chunks() * size_of::<Chunk<V, CHUNK>>() + self.chunks.capacity() * 8 + self.full.bytes()
+        self.pages() * size_of::<Page<V, PAGE>>() + self.pages.capacity() * 8 + self.full.bytes()
     }
 }
 
-impl<V, const CHUNK: usize> Slab<V, CHUNK> {
+impl<V, const PAGE: usize> Slab<V, PAGE> {
     /// The links and the value of a number that may be given back.
     #[inline]
     pub(crate) fn get(&self, number: u32) -> Option<&(Links, V)> {
-        let chunk = self.chunks.get(number as usize / CHUNK)?.as_ref()?;
-        Some(&chunk.values[number as usize % CHUNK])
+        let page = self.pages.get(number as usize / PAGE)?.as_ref()?;
+        Some(&page.values[number as usize % PAGE])
     }
 
     #[inline]
     pub(crate) fn get_mut(&mut self, number: u32) -> &mut (Links, V) {
-        let chunk = self.chunks[number as usize / CHUNK].as_mut().expect(LENT);
-        &mut chunk.values[number as usize % CHUNK]
+        let page = self.pages[number as usize / PAGE].as_mut().expect(LENT);
+        &mut page.values[number as usize % PAGE]
     }
 }
 
-impl<V, const CHUNK: usize> Index<u32> for Slab<V, CHUNK> {
+impl<V, const PAGE: usize> Index<u32> for Slab<V, PAGE> {
     type Output = V;
 
     #[inline]
@@ -185,7 +185,7 @@ impl<V, const CHUNK: usize> Index<u32> for Slab<V, CHUNK> {
     }
 }
 
-impl<V, const CHUNK: usize> IndexMut<u32> for Slab<V, CHUNK> {
+impl<V, const PAGE: usize> IndexMut<u32> for Slab<V, PAGE> {
     #[inline]
     fn index_mut(&mut self, number: u32) -> &mut V {
         &mut self.get_mut(number).1
@@ -198,7 +198,7 @@ mod tests {
     use fastrand::Rng;
     use std::collections::BTreeSet;
 
-    /// Of the chunks with room the lowest gives the next number, unless one was just given back.
+    /// Of the pages with room the lowest gives the next number, unless one was just given back.
     #[test]
     fn low_numbers_are_lent_first() {
         let (mut slab, mut lent, mut random) = (Slab::<u64, 4>::default(), Vec::new(), Rng::with_seed(3));
@@ -228,32 +228,32 @@ mod tests {
 
     #[test]
     fn the_arrays_of_a_slab_get_short_with_it() {
-        const CHUNK: usize = 4;
+        const PAGE: usize = 4;
         const MANY: u32 = if cfg!(miri) { 2000 } else { 8000 };
-        let (mut slab, size) = (Slab::<u64, CHUNK>::default(), size_of::<Chunk<u64, CHUNK>>());
-        let (all, keep) = (MANY as usize / CHUNK, Slab::<u64, CHUNK>::KEEP);
+        let (mut slab, size) = (Slab::<u64, PAGE>::default(), size_of::<Page<u64, PAGE>>());
+        let (all, keep) = (MANY as usize / PAGE, Slab::<u64, PAGE>::KEEP);
         let mut lent: Vec<u32> = (0..MANY).map(|_| slab.lend()).collect();
-        // All chunks have room, and then none has a value; but the last one that was given back stays lent to the slab.
+        // All pages have room, and then none has a value; but the last one that was given back stays lent to the slab.
         lent.retain(|number| {
-            let stays = number % CHUNK as u32 != 0;
+            let stays = number % PAGE as u32 != 0;
             (!stays).then(|| slab.give_back(*number));
             stays
         });
         let mut freed = 0;
         while let Some(number) = lent.pop() {
             slab.give_back(number);
-            let surplus = slab.surplus().map_or(0, |chunks| chunks.len());
+            let surplus = slab.surplus().map_or(0, |pages| pages.len());
             assert!(surplus <= 1 && !slab.has_surplus(), "one comes with a call at most");
             freed += surplus;
         }
-        assert_eq!((freed, slab.chunks()), (all - keep - 1, keep + 1));
-        let arrays = slab.bytes() - slab.chunks() * size;
+        assert_eq!((freed, slab.pages()), (all - keep - 1, keep + 1));
+        let arrays = slab.bytes() - slab.pages() * size;
         assert!(arrays <= 70 * 8 + all / 8 + 64, "{arrays} bytes");
-        // A shrink leaves what the values need, and no chunk without values.
+        // A shrink leaves what the values need, and no page without values.
         lent.extend((0..100).map(|_| slab.lend()));
         lent.split_off(70).into_iter().for_each(|number| slab.give_back(number));
         assert!(!slab.shrink().is_empty());
-        let chunks = 70_usize.div_ceil(CHUNK);
-        assert_eq!((slab.chunks(), slab.bytes()), (chunks, chunks * (size + 8) + 8));
+        let pages = 70_usize.div_ceil(PAGE);
+        assert_eq!((slab.pages(), slab.bytes()), (pages, pages * (size + 8) + 8));
     }
 }

@@ -11,7 +11,7 @@
 
 use super::Owed;
 use crate::key::SideArray;
-use crate::time::wheel::{Chunks, Placement, Placements, Popped, Wheel};
+use crate::time::wheel::{Pages, Placement, Placements, Popped, Wheel};
 use std::collections::BTreeMap;
 
 /// A deadline that never comes.
@@ -406,7 +406,7 @@ impl Later {
         Owed::only_if(has_some, Owed::GARBAGE)
     }
 
-    pub(super) fn take_garbage(&mut self) -> (Option<Box<Wheel>>, Option<Chunks>) {
+    pub(super) fn take_garbage(&mut self) -> (Option<Box<Wheel>>, Option<Pages>) {
         (self.old.take(), self.wheel.as_mut().and_then(|wheel| wheel.surplus()))
     }
 

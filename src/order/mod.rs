@@ -30,30 +30,30 @@
 
 mod any;
 mod bits;
-mod choice;
+mod group_table;
 mod groups;
 mod lanes;
 mod levels;
 mod line;
 mod list;
-mod owed;
+mod rotation;
 mod seats;
+mod skipped_turns;
 mod stamps;
-mod table;
 #[cfg(test)]
 pub(crate) mod tests;
 
 pub(crate) use any::AnyOrder;
 pub(crate) use bits::Words;
-pub(crate) use choice::TURNS;
 pub(crate) use groups::Groups;
 pub(crate) use levels::Levels;
 pub(crate) use line::Line;
+pub(crate) use rotation::TURNS;
 
-use crate::slab::{Chunk, NONE};
+use crate::slab::{NONE, Page};
+use group_table::Segment;
 use lanes::{Index, Lane, Queued};
 use line::Block;
-use table::Segment;
 
 /// The priority of a key that was given none.
 pub(crate) const NORMAL: i8 = 0;
@@ -121,8 +121,8 @@ enum Garbage<T> {
     Line(Box<Block<T>>),
     Lines(Vec<Box<Block<T>>>),
     Empty(Line<T>),
-    Keys(Vec<Box<Chunk<Queued<T>, 64>>>),
-    Lanes(Vec<Box<Chunk<Lane, 64>>>),
+    Keys(Vec<Box<Page<Queued<T>, 64>>>),
+    Lanes(Vec<Box<Page<Lane, 64>>>),
     Index(Index),
     Segment(Segment),
 }

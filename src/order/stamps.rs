@@ -46,7 +46,7 @@ impl<T: Copy> Groups<T> {
         if self.levels[usize::from(level)].len == 0 || self.pushes % STAMPED == 0 {
             self.stamps.pushed = Some(key);
         }
-        self.stamps.popped |= self.choice.ready.top().is_none();
+        self.stamps.popped |= self.rotation.ready.top().is_none();
     }
 
     #[inline]
@@ -63,7 +63,7 @@ impl<T: Copy> Groups<T> {
     pub(super) fn stamp(&mut self, now: u64) {
         if std::mem::take(&mut self.stamps.popped) {
             (self.stamps.turn, self.stamps.pops) = (now, 0);
-            self.choice.ready.has_changed = true;
+            self.rotation.ready.has_changed = true;
         }
         let Some(key) = self.stamps.pushed.take() else { return };
         let last = self.pushes;

@@ -1,6 +1,6 @@
 //! The lists of entries: circular lists of blocks, through a head.
 
-use super::super::slab::{Chunk, Links};
+use super::super::slab::{Links, Page};
 use super::{HEAD, Placements, SLOTS, Wheel};
 
 /// Entries in a block, which makes it 256 bytes, with its links.
@@ -23,8 +23,8 @@ std::thread_local!(pub(crate) static MAX_BLOCKS: std::cell::Cell<u32> = const { 
 /// Stored in place of a number: the entry was removed. So there are at most 2^32 - 1 numbers.
 pub(super) const DEAD: u32 = u32::MAX;
 
-/// Chunks without entries.
-pub(crate) type Chunks = Vec<Box<Chunk<Block, 1>>>;
+/// Pages without entries.
+pub(crate) type Pages = Vec<Box<Page<Block, 1>>>;
 
 /// Entries of one list. Its links lead to the neighbours in a circular list: blocks, or the head.
 #[derive(Debug)]
@@ -150,13 +150,13 @@ impl Wheel {
         self.blocks.give_back(index);
     }
 
-    /// Whether there are chunks to be freed after the owner has unlocked.
+    /// Whether there are pages to be freed after the owner has unlocked.
     pub(crate) fn has_surplus(&self) -> bool {
         self.blocks.has_surplus()
     }
 
-    /// The chunks to be freed after the owner has unlocked.
-    pub(crate) fn surplus(&mut self) -> Option<Chunks> {
+    /// The pages to be freed after the owner has unlocked.
+    pub(crate) fn surplus(&mut self) -> Option<Pages> {
         self.blocks.surplus()
     }
 
@@ -266,11 +266,11 @@ mod tests {
             let mut freed = 0;
             for block in (0..BLOCKS).map(nth) {
                 (0..BLOCK as u32).for_each(|at| wheel.remove(&mut numbers, block * BLOCK as u32 + at));
-                freed += wheel.surplus().map_or(0, |chunks| chunks.len());
+                freed += wheel.surplus().map_or(0, |pages| pages.len());
                 assert!(!wheel.has_surplus());
             }
             // Beside those that are kept, one was given back last.
-            assert_eq!((freed, wheel.blocks.len(), wheel.blocks.chunks()), (BLOCKS as usize - 257, 0, 257), "{order}");
+            assert_eq!((freed, wheel.blocks.len(), wheel.blocks.pages()), (BLOCKS as usize - 257, 0, 257), "{order}");
             assert!(wheel.blocks.bytes() < 257 * 300 + BLOCKS as usize / 4, "{order}: {}", wheel.blocks.bytes());
         }
     }

@@ -37,11 +37,11 @@ mod blocks;
 mod cascade;
 mod level;
 
-#[allow(unused_imports, reason = "used in this package, not where tests include this file")]
-pub(crate) use blocks::Chunks;
 #[cfg(all(test, not(loom)))]
 #[allow(unused_imports, reason = "used in this package's unit tests, not where tests include this file")]
 pub(crate) use blocks::MAX_BLOCKS;
+#[allow(unused_imports, reason = "used in this package, not where tests include this file")]
+pub(crate) use blocks::Pages;
 
 use super::slab::Slab; // by `super`, because tests include this file, with that module beside it
 use blocks::{Block, Head, unpack_place};
