@@ -160,24 +160,20 @@ impl Wheel {
         self.blocks.surplus()
     }
 
-    /// Moves all blocks of a list to the end of another.
-    pub(super) fn splice(&mut self, head: u32, to: u32) {
-        let last = self.links(to).0;
-        self.splice_between(head, last, to);
-    }
-
-    /// Moves all blocks of a list to the beginning of another.
-    pub(super) fn splice_front(&mut self, head: u32, to: u32) {
-        let first = self.links(to).1;
-        self.splice_between(head, to, first);
-    }
-
-    fn splice_between(&mut self, head: u32, before: u32, after: u32) {
-        let (prev, next) = *self.links(head);
+    /// Moves all blocks of a list behind a block or a head.
+    pub(super) fn splice(&mut self, head: u32, before: u32) {
+        let (last, first) = *self.links(head);
         self.link(head, head);
         self.on_list_empty(head);
-        self.link(before, next);
-        self.link(prev, after);
+        let after = self.links(before).1;
+        self.link(before, first);
+        self.link(last, after);
+    }
+
+    /// Moves them to the end of another list.
+    pub(super) fn splice_at_end(&mut self, head: u32, to: u32) {
+        let last = self.links(to).0;
+        self.splice(head, last);
     }
 
     /// Makes two blocks or heads neighbours.

@@ -42,7 +42,7 @@ impl Wheel {
         if start == end {
             // Level 0: all entries have the same deadline, and have expired.
             self.elapsed = start.max(self.elapsed);
-            return self.splice(head, EXPIRED);
+            return self.splice_at_end(head, EXPIRED);
         }
         let (mut live, mut block) = (0, self.links(head).1);
         while block & HEAD == 0 && live <= SORT_MAX {
@@ -56,7 +56,7 @@ impl Wheel {
                 self.horizon = now.saturating_add(NEAR_HORIZON);
             }
             self.elapsed = start;
-            return self.splice(head, OPENING);
+            return self.splice_at_end(head, OPENING);
         }
         let mut entries = std::mem::take(&mut self.sort_buffer);
         entries.extend(std::iter::from_fn(|| self.pop_front(head)).map(|(number, deadline)| (deadline, number)));

@@ -183,12 +183,12 @@ impl Wheel {
             return None;
         }
         if !self.is_empty(DEFERRED) {
-            self.splice_front(DEFERRED, BACKLOG);
+            self.splice(DEFERRED, BACKLOG);
         }
         let opening = !self.is_empty(BACKLOG);
         if opening && now > self.horizon {
             self.horizon = now.saturating_add(NEAR_HORIZON);
-            self.splice(BACKLOG, OPENING);
+            self.splice_at_end(BACKLOG, OPENING);
             return None;
         }
         let first = self.first();
