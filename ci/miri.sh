@@ -21,7 +21,7 @@ parts=(key machine unit calls items workers waits)
 # The arguments of `cargo test` for a part.
 part() {
     case "$1" in
-    key) echo --lib -- key:: ;;                    # slots, chunks, slab, buckets, table
+    key) echo --lib -- key:: ;;                    # slots, chunks, arena, buckets, table
     machine) echo --lib -- machine:: ;;            # the machine that uses them
     unit) echo --lib -- sync:: shared:: workers:: panics:: time::driver:: --skip choose:: ;; # the lock, and what takes it
     calls) echo --test client_go --test remove --test take_where ;;

@@ -64,7 +64,7 @@
 //!   `src/rate_limiter/schedule.rs` and `src/rate_limiter/bucket.rs`. Shown by `tests/limits.rs`, `tests/limiter_traces.rs` and
 //!   `tests/support/limiter.rs`.
 //! * **P15** The queue frees its memory after a burst, and drops a key at once when nothing needs it. A limiter can bound the memory for
-//!   keys that are never forgotten. Upheld by `src/order/`, `src/key/slab.rs`, `src/key/table.rs`, `src/time/wheel/` and
+//!   keys that are never forgotten. Upheld by `src/order/`, `src/key/arena.rs`, `src/key/table.rs`, `src/time/wheel/` and
 //!   `src/rate_limiter/keyed.rs`. Shown by `tests/memory.rs` and, key by key, by `tests/against_reference.rs`.
 //! * **P16** An idle queue runs nothing. It has no thread until the first delay, the first task that passes by a busy shard (P21), or the
 //!   first add if the observer has an [interval](crate::observe::Observer::interval). That thread is parked until a delay expires, such a
@@ -101,7 +101,7 @@
 //!   the whole queue, counted from its add (the last of three within `64 + 4 * (shards + getters)`), unless the queue is strict, a group is
 //!   full, or a thread that holds its shard is stopped (P21). With several shards, a getter takes at most 4 keys from a shard before it
 //!   looks at the first keys of all shards. But for the turns of lower levels, a key waits for at most about `4 * (shards + getters)` of
-//!   their hand-outs. Upheld by `src/machine/add.rs`, `src/order/levels.rs`, `src/order/choice.rs`, `src/shared/lower.rs` and
+//!   their hand-outs. Upheld by `src/machine/add.rs`, `src/order/levels.rs`, `src/order/rotation.rs`, `src/shared/lower.rs` and
 //!   `src/shared/choose.rs`. Shown by `tests/priorities.rs`, `tests/against_reference.rs`, the unit tests of `src/shared/lower.rs` and
 //!   `src/shared/choose.rs` and, with threads, `tests/stress.rs`.
 //! * **P20** Groups: in each level of a shard, the groups with queued keys take turns. In its turn a group gives as many keys as its
@@ -110,7 +110,7 @@
 //!   more than 128 are remembered in all, some are forgotten: in a level where they are more than twice as many as have keys, and in one
 //!   where none has.) With a limit, at most so many keys of a group are processing at a time; a group whose turn comes while it is full
 //!   comes next when it has room. After a shut-down, getters wait while full groups have queued keys. Upheld by `src/order/groups.rs`,
-//!   `src/order/seats.rs` and `src/order/owed.rs`. Shown by `tests/groups.rs`, `tests/against_reference.rs` and
+//!   `src/order/seats.rs` and `src/order/skipped_turns.rs`. Shown by `tests/groups.rs`, `tests/against_reference.rs` and
 //!   `loom-tests/tests/order.rs`.
 //! * **P21** With several shards, a thread that stops in the middle of a call keeps other threads only from the keys of one shard. While
 //!   other shards have keys, getters pass by a lock that is held. If no other shard has keys, they wait for it as long as critical sections
@@ -247,7 +247,7 @@
 //! # Slots
 //!
 //! The slots hold the keys, and the table, the order and the items point to them. Most `unsafe` code of the crate rests on these.
-//! Upheld by `src/key/slab.rs`, `src/key/chunk.rs`, and by the rule of `src/key/slot.rs` (S2, S4).
+//! Upheld by `src/key/arena.rs`, `src/key/chunk.rs`, and by the rule of `src/key/slot.rs` (S2, S4).
 //!
 //! * **S1** A slot is *taken* or *vacant*, by a bit of its chunk. Its key is initialised exactly while the slot is taken. The key and its
 //!   hash do not change meanwhile. Shown by the models `held_key_keeps_its_slot` and `adds_do_not_write_the_held_key`.
@@ -263,7 +263,7 @@
 //! * **S5** Each slot knows its index in its chunk, so the place of the chunk's head follows from the place of the slot. The pointers to
 //!   both are made from the pointer to the whole allocation. Upheld by `src/key/chunk.rs`, and shown by its unit test
 //!   `the_head_is_found_from_each_slot`.
-//! * **S6** A chunk is in the open list exactly while the slab has it and one of its slots is vacant. Shown by the models
+//! * **S6** A chunk is in the open list exactly while the arena has it and one of its slots is vacant. Shown by the models
 //!   `sweep_races_add` and `vacated_slot_is_reused`.
 //!
 //! # Order

@@ -297,6 +297,7 @@ pub mod rate_limiter;
 #[path = "../tests/reference/mod.rs"]
 mod reference;
 mod shared;
+mod slab;
 mod stats;
 #[cfg(keyqueue_steps)]
 #[doc(hidden)]

@@ -3,28 +3,41 @@
 
 /// The numbers that are lent, as bits. The last word is never 0.
 #[derive(Debug, Default)]
-pub(crate) struct Numbers {
+pub(crate) struct NumberPool {
     lent: Vec<u64>,
     /// All words before this index are full.
     hint: usize,
 }
 
-impl Numbers {
-    /// Lends the lowest free number.
-    pub(crate) fn lend(&mut self) -> u32 {
+impl NumberPool {
+    /// The lowest free number.
+    #[inline]
+    pub(crate) fn first(&mut self) -> u32 {
         while self.lent.get(self.hint) == Some(&u64::MAX) {
             self.hint += 1;
         }
-        if self.hint == self.lent.len() {
+        self.hint as u32 * 64 + self.lent.get(self.hint).map_or(0, |word| word.trailing_ones())
+    }
+
+    /// Lends the lowest free number.
+    pub(crate) fn lend(&mut self) -> u32 {
+        let number = self.first();
+        self.put(number);
+        number
+    }
+
+    /// Lends this number: the lowest free one.
+    #[inline]
+    pub(crate) fn put(&mut self, number: u32) {
+        let at = number as usize / 64;
+        if at == self.lent.len() {
             self.lent.push(0);
         }
-        let word = &mut self.lent[self.hint];
-        let bit = word.trailing_ones();
-        *word |= 1 << bit;
-        self.hint as u32 * 64 + bit
+        self.lent[at] |= 1 << (number % 64);
     }
 
     /// Takes back a number that was lent.
+    #[inline]
     pub(crate) fn give_back(&mut self, number: u32) {
         let at = number as usize / 64;
         debug_assert_ne!(self.lent[at] & 1 << (number % 64), 0, "it was not lent");
@@ -32,8 +45,8 @@ impl Numbers {
         self.hint = self.hint.min(at);
         while self.lent.last() == Some(&0) {
             self.lent.pop();
+            self.hint = self.hint.min(self.lent.len());
         }
-        self.hint = self.hint.min(self.lent.len());
     }
 
     /// Gives back memory that is not needed now.
@@ -52,10 +65,12 @@ impl Numbers {
     }
 }
 
-/// Shrinks an array to twice its length, if it takes more than four times its length.
-pub(crate) fn fit<T>(array: &mut Vec<T>) {
-    if array.capacity() > 4 * array.len() + 64 {
-        array.shrink_to(2 * array.len());
+/// Shrinks an array to twice the length that is needed, if it takes more than four times as much. Some `more` values may come soon.
+#[inline]
+pub(crate) fn fit<T>(array: &mut Vec<T>, more: usize) {
+    let needed = array.len() + more;
+    if array.capacity() > 4 * needed {
+        array.shrink_to(2 * needed);
     }
 }
 
@@ -66,7 +81,7 @@ mod tests {
 
     #[test]
     fn the_lowest_free_number_is_lent() {
-        let (mut numbers, mut lent) = (Numbers::default(), BTreeSet::new());
+        let (mut numbers, mut lent) = (NumberPool::default(), BTreeSet::new());
         let mut random = fastrand::Rng::with_seed(1);
         for round in 0..20_000 {
             // Phases in which more numbers are lent than given back, and the reverse.
@@ -86,10 +101,10 @@ mod tests {
     fn an_array_that_got_short_gives_memory_back() {
         let mut array = Vec::with_capacity(1000);
         array.extend(0..300);
-        fit(&mut array);
+        fit(&mut array, 16);
         assert!(array.capacity() >= 1000, "an array that is not much too large keeps its memory");
         array.truncate(200);
-        fit(&mut array);
+        fit(&mut array, 16);
         assert!((400..500).contains(&array.capacity()));
     }
 }

@@ -28,7 +28,7 @@ const fn max(a: usize, b: usize) -> usize {
 }
 
 /// A chunk's number, its table, which of its slots are vacant, and its neighbours. Used under the lock only, as are all calls of this file.
-pub(super) struct Head<K> {
+pub(super) struct Header<K> {
     pub(super) number: u32,
     /// The number of its table. Takes the place of padding.
     pub(super) table: u32,
@@ -40,7 +40,7 @@ pub(super) struct Head<K> {
 }
 
 /// A chunk, freed when this is dropped. Its keys are not dropped.
-pub(crate) struct Chunk<K>(NonNull<Head<K>>);
+pub(crate) struct Chunk<K>(NonNull<Header<K>>);
 
 // SAFETY: a chunk owns its slots (S3); see `EntryRef` for why keys must be `Send + Sync`.
 unsafe impl<K: Send + Sync> Send for Chunk<K> {}
@@ -51,11 +51,11 @@ impl<K> Chunk<K> {
     /// The alignment of a chunk, and of its first slot. If the size of a slot is a power of two, the slot lies in as few cache lines as it
     /// can, so one of 32 or 64 bytes lies in a single line: a look-up of one of a million integers takes a tenth less time.
     const ALIGN: usize = {
-        let needed = max(align_of::<Head<K>>(), align_of::<Slot<K>>());
+        let needed = max(align_of::<Header<K>>(), align_of::<Slot<K>>());
         if Self::SLOT.is_power_of_two() { max(min(Self::SLOT, LINE), needed) } else { needed }
     };
     /// The offset of the first slot.
-    const FIRST: usize = size_of::<Head<K>>().next_multiple_of(Self::ALIGN);
+    const FIRST: usize = size_of::<Header<K>>().next_multiple_of(Self::ALIGN);
     /// Slots in a chunk: as many as fit beside the head in 4 KiB, or in the bytes of 64 slots if these are fewer; but at least 8. So the
     /// head takes the place of a slot, and a chunk of 2 or 4 KiB does not end a few bytes behind a size class of the allocator. (They are
     /// fewer than 64, the bits of a word.)
@@ -83,9 +83,9 @@ impl<K> Chunk<K> {
         let layout = Self::layout();
         // SAFETY: the layout is not empty: it begins with a head (S5).
         let memory = unsafe { alloc(layout) };
-        let Some(place) = NonNull::new(memory.cast::<Head<K>>()) else { handle_alloc_error(layout) };
+        let Some(place) = NonNull::new(memory.cast::<Header<K>>()) else { handle_alloc_error(layout) };
         let none = Cell::new(None);
-        let head = Head { number, table, vacant: Cell::new(Self::ALL), next_open: none.clone(), prev_open: none };
+        let head = Header { number, table, vacant: Cell::new(Self::ALL), next_open: none.clone(), prev_open: none };
         // SAFETY: the start of the new allocation (S5), to which nobody else has a pointer.
         unsafe { place.write(head) };
         for index in Self::LOW..Self::END {
@@ -101,7 +101,7 @@ impl<K> Chunk<K> {
     }
 
     #[inline]
-    pub(super) fn head(&self) -> &Head<K> {
+    pub(super) fn head(&self) -> &Header<K> {
         // SAFETY: this owns the allocation, which starts with a head (S5), and no code makes a `&mut` to a head.
         unsafe { self.0.as_ref() }
     }
@@ -124,7 +124,7 @@ impl<K> Chunk<K> {
 impl<K> Drop for Chunk<K> {
     fn drop(&mut self) {
         let slots = slice_from_raw_parts_mut(self.chunk_ref().slot(Self::LOW).0.as_ptr(), Self::SLOTS);
-        // SAFETY: written by `new`; there is no reference to a slot, as the chunk leaves the slab only when all are vacant (S3).
+        // SAFETY: written by `new`; there is no reference to a slot, as the chunk leaves the arena only when all are vacant (S3).
         unsafe { slots.drop_in_place() };
         // SAFETY: allocated by `new` with this layout (S5), and freed once (S3); a head needs no drop.
         unsafe { dealloc(self.0.as_ptr().cast(), Self::layout()) };
@@ -132,7 +132,7 @@ impl<K> Drop for Chunk<K> {
 }
 
 /// A pointer to a chunk.
-pub(super) struct ChunkRef<K>(NonNull<Head<K>>);
+pub(super) struct ChunkRef<K>(NonNull<Header<K>>);
 
 impl<K> Clone for ChunkRef<K> {
     #[inline]
@@ -145,9 +145,9 @@ impl<K> Copy for ChunkRef<K> {}
 
 impl<K> ChunkRef<K> {
     /// # Safety
-    /// The chunk is in the slab during `'s`. The caller holds the lock.
+    /// The chunk is in the arena during `'s`. The caller holds the lock.
     #[inline]
-    pub(super) unsafe fn head<'s>(self) -> &'s Head<K> {
+    pub(super) unsafe fn head<'s>(self) -> &'s Header<K> {
         // SAFETY: the chunk is alive, which the caller guarantees (S3); and no code makes a `&mut` to a head.
         unsafe { self.0.as_ref() }
     }
@@ -163,11 +163,11 @@ impl<K> ChunkRef<K> {
 
     /// The chunk of a slot, and its head.
     #[inline]
-    pub(super) fn of(entry: &EntryRef<K>) -> (Self, &Head<K>) {
+    pub(super) fn of(entry: &EntryRef<K>) -> (Self, &Header<K>) {
         let origin = entry.0.as_ptr().wrapping_sub(entry.slot().index());
         // SAFETY: the start of the slot's chunk (S5), so it is not null.
         let chunk = Self(unsafe { NonNull::new_unchecked(origin.wrapping_byte_offset(-Chunk::<K>::ORIGIN).cast()) });
-        // SAFETY: the slot is taken, so its chunk is in the slab (S3); calls of this file are made under the lock.
+        // SAFETY: the slot is taken, so its chunk is in the arena (S3); calls of this file are made under the lock.
         (chunk, unsafe { chunk.head() })
     }
 }
@@ -198,7 +198,7 @@ mod tests {
             // Several, so that none lies right by chance.
             for chunk in (0..8).map(|number| Chunk::<K>::new(number, 0)).collect::<Vec<_>>() {
                 let start = chunk.0.addr().get();
-                let mut end = start + size_of::<Head<K>>();
+                let mut end = start + size_of::<Header<K>>();
                 for index in Chunk::<K>::LOW..Chunk::<K>::END {
                     let slot = chunk.chunk_ref().slot(index).0;
                     let first = slot.addr().get();

@@ -7,24 +7,24 @@
 //! | `hash` | what is kept of a key's hash |
 //! | `slot` | one key in memory, with its place in the order, and the reference to it, which is valid while the slot is taken |
 //! | `chunk` | the memory of some slots |
-//! | `slab` | the memory of all slots |
+//! | `arena` | the memory of all slots |
 //! | `segmented` | an array that grows without a copy of all that it holds |
 //! | `side_array` | what some verbs keep for each slot, in arrays of their own |
 //! | `buckets`, `table` | from a key's hash to its slot |
 
+mod arena;
 mod buckets;
 mod chunk;
 mod hash;
 mod segmented;
 mod side_array;
-mod slab;
 mod slot;
 mod state;
 mod table;
 
+pub(crate) use arena::Retired;
 pub(crate) use hash::Hash;
 pub(crate) use side_array::SideArray;
-pub(crate) use slab::Retired;
 pub(crate) use slot::{EntryRef, SlotId};
 pub(crate) use state::{OnAdd, OnDone, State};
 pub(crate) use table::{Table, prefetch_bucket};

@@ -51,9 +51,9 @@ impl<T> Segmented<T> {
         self.segments.truncate(len.div_ceil(SEGMENT));
         if let Some(last) = self.segments.get_mut(len / SEGMENT) {
             last.truncate(len % SEGMENT);
-            fit(last);
+            fit(last, 16);
         }
-        fit(&mut self.segments);
+        fit(&mut self.segments, 16);
     }
 
     /// Gives the spare capacity back.

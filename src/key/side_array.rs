@@ -1,7 +1,7 @@
 //! Values for some of the slots, in arrays beside them.
 
+use super::arena::{chunk_of, index_of};
 use super::segmented::Segmented;
-use super::slab::{chunk_of, index_of};
 use std::ops::{Index, IndexMut};
 
 /// A value for each slot of the chunks that need one, by slot number.

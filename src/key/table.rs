@@ -1,7 +1,7 @@
 //! Finds a key's slot by its hash.
 //!
 //! ```text
-//!  buckets            slab
+//!  buckets            arena
 //! ┌───┐       ┌──────────────────┐     ┌──────────────────┐
 //! │ ●─┼──────▶│ key hash  next ●─┼────▶│ key hash  next ─ │
 //! ├───┤       └──────────────────┘     └──────────────────┘
@@ -27,10 +27,10 @@
 //! All calls are made under the queue's lock. The only foreign code that runs here is `equivalent` of the type by which a key is looked
 //! up, which is `K`'s `Eq` as a rule; it runs before anything is changed.
 
+use super::arena::{Arena, Retired};
 use super::buckets::Buckets;
 use super::chunk::Chunk;
 use super::hash::Hash;
-use super::slab::{Retired, Slab};
 use super::slot::EntryRef;
 use crate::prefetch::prefetch_at;
 use crate::sync::model_const;
@@ -54,7 +54,7 @@ pub(crate) struct Table<K> {
     shrink_at: usize,
     /// The array is not shrunk below this length: [`MIN_BUCKETS`], or more if the user has asked for capacity.
     keep: usize,
-    slab: Slab<K>,
+    arena: Arena<K>,
 }
 
 /// The array is not shrunk below this length: a small number of keys that comes and goes must not resize it each time.
@@ -96,7 +96,7 @@ impl<K> Table<K> {
             room_at: count / 2,
             shrink_at: 0,
             keep,
-            slab: Slab::new(),
+            arena: Arena::new(),
         }
     }
 
@@ -133,10 +133,10 @@ impl<K> Table<K> {
     /// Puts in a key that is not there. The verb sets a bit of its state (I4).
     #[inline(always)]
     pub(crate) fn insert(&mut self, key: K, hash: Hash, group: u32) -> EntryRef<K> {
-        if self.slab.taken() >= self.room_at {
+        if self.arena.taken() >= self.room_at {
             self.make_room();
         }
-        let entry = self.slab.insert(key, hash, group);
+        let entry = self.arena.insert(key, hash, group);
         if self.left == 0 {
             self.buckets.link_by_hash(entry);
         } else {
@@ -185,8 +185,8 @@ impl<K> Table<K> {
         } else {
             self.unlink_while_moving(entry);
         }
-        let key = self.slab.remove(entry);
-        if self.slab.taken() < self.shrink_at {
+        let key = self.arena.remove(entry);
+        if self.arena.taken() < self.shrink_at {
             self.give_back_room();
         }
         key
@@ -213,50 +213,50 @@ impl<K> Table<K> {
     /// Whether the key is in this table, and not in that of another machine.
     #[inline]
     pub(crate) fn owns(&self, entry: EntryRef<K>) -> bool {
-        self.slab.owns(&entry)
+        self.arena.owns(&entry)
     }
 
     /// The key in the slot of this number, if there is one.
     pub(crate) fn get(&self, number: u32) -> Option<EntryRef<K>> {
-        self.slab.get(number)
+        self.arena.get(number)
     }
 
     /// The bytes of slots and buckets.
     #[cfg(all(test, not(loom)))]
     pub(crate) fn bytes(&self) -> usize {
-        self.slab.kept() * Chunk::<K>::SLOTS * Self::SLOT + (self.buckets.capacity() + self.old.capacity()) * 8
+        self.arena.kept() * Chunk::<K>::SLOTS * Self::SLOT + (self.buckets.capacity() + self.old.capacity()) * 8
     }
 
     /// The number of keys.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
-        self.slab.taken()
+        self.arena.taken()
     }
 
-    /// The keys in these chunks of slots: see [`Slab::iter_chunks`].
+    /// The keys in these chunks of slots: see [`Arena::iter_chunks`].
     pub(crate) fn iter(&self, chunks: Range<usize>) -> impl Iterator<Item = EntryRef<K>> {
-        self.slab.iter_chunks(chunks)
+        self.arena.iter_chunks(chunks)
     }
 
     /// The end of the chunk numbers.
     pub(crate) fn chunks(&self) -> usize {
-        self.slab.chunks()
+        self.arena.chunks()
     }
 
     /// There are chunks or buckets to be freed after the lock.
     #[inline]
     pub(crate) fn has_retired(&self) -> bool {
-        self.slab.has_retired()
+        self.arena.has_retired()
     }
 
     /// Takes the memory that is not needed any more, for the caller to free after the lock.
     pub(crate) fn take_retired(&mut self) -> Vec<Retired<K>> {
-        self.slab.take_retired()
+        self.arena.take_retired()
     }
 
     /// Frees the chunks in this range that hold no key.
     pub(crate) fn shrink_chunks(&mut self, chunks: Range<usize>) {
-        self.slab.shrink(chunks);
+        self.arena.shrink(chunks);
     }
 
     /// One step of freeing the buckets that the keys do not need. `true`: there is more to do.
@@ -264,9 +264,9 @@ impl<K> Table<K> {
         self.keep = MIN_BUCKETS;
         self.set_limits();
         if self.left == 0 {
-            let fit = if self.slab.taken() == 0 { 0 } else { (2 * self.slab.taken() + 1).next_power_of_two() };
+            let fit = if self.arena.taken() == 0 { 0 } else { (2 * self.arena.taken() + 1).next_power_of_two() };
             if fit >= self.buckets.len() {
-                self.slab.shrink_arrays();
+                self.arena.shrink_arrays();
                 return false;
             }
             self.resize(fit);
@@ -298,18 +298,18 @@ impl<K> Table<K> {
     #[cold]
     fn resize(&mut self, count: usize) {
         debug_assert_eq!(self.left, 0);
-        let (keys, slots) = (self.slab.taken(), self.slab.chunks() * Chunk::<K>::SLOTS);
+        let (keys, slots) = (self.arena.taken(), self.arena.chunks() * Chunk::<K>::SLOTS);
         if keys == 0 || keys <= REHASH_AT_ONCE_MAX && slots <= 2 * REHASH_AT_ONCE_MAX {
             // The old array is freed before the new one is allocated, which lowers the peak of memory; unless freeing it takes long.
             let old = std::mem::replace(&mut self.buckets, Buckets::unwritten(0));
             if old.len() > GIVE_BACK {
-                self.slab.retire(old);
+                self.arena.retire(old);
             } else {
                 drop(old);
             }
             self.buckets = Buckets::empty(count);
             if keys > 0 {
-                self.slab.iter_chunks(0..self.slab.chunks()).for_each(|entry| self.buckets.link_by_hash(entry));
+                self.arena.iter_chunks(0..self.arena.chunks()).for_each(|entry| self.buckets.link_by_hash(entry));
             }
         } else {
             debug_assert!(count > 0 && self.buckets.len() > 0, "there are keys, so there are buckets");
@@ -409,7 +409,7 @@ mod tests {
                     known.insert(key, table.insert(key, hash(key), 0));
                 }
             }
-            assert_eq!(table.slab.taken(), known.len());
+            assert_eq!(table.arena.taken(), known.len());
         }
         for (key, slot) in known {
             assert_eq!(table.remove(slot), key);

@@ -129,7 +129,7 @@ impl<K> Machine<K> {
     /// The key in the hand, which is not known.
     #[inline(always)]
     fn insert(&mut self, hand: &mut Option<K>, hash: Hash, group: Group, mode: Mode) -> EntryRef<K> {
-        let group = if mode.is_ordered { self.order.enter(group) } else { 0 };
+        let group = if mode.is_ordered { self.order.enter_group(group) } else { 0 };
         self.keys.insert(hand.take().expect("the key is in the hand"), hash, group)
     }
 

@@ -5,7 +5,7 @@ use super::times::KeyTimes;
 use super::{EntryRef, Machine, Owed};
 use crate::key::Retired;
 use crate::order::Bin;
-use crate::time::wheel::{Block, Wheel};
+use crate::time::wheel::{Pages, Wheel};
 
 /// A chunk of slots without keys, and the records and times of its slots; or a large array of the table.
 #[cfg_attr(not(test), expect(dead_code, reason = "it is kept to be dropped"))]
@@ -22,7 +22,7 @@ pub(crate) struct Garbage<K> {
     pub(crate) gone: Vec<K>,
     order: Bin<EntryRef<K>>,
     pub(super) keys: Vec<RetiredSlots<K>>,
-    wheel: (Option<Box<Wheel>>, Vec<Box<Block>>),
+    wheel: (Option<Box<Wheel>>, Option<Pages>),
 }
 
 impl<K> Machine<K> {

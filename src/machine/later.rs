@@ -11,7 +11,7 @@
 
 use super::Owed;
 use crate::key::SideArray;
-use crate::time::wheel::{Block, Placement, Placements, Popped, Wheel};
+use crate::time::wheel::{Pages, Placement, Placements, Popped, Wheel};
 use std::collections::BTreeMap;
 
 /// A deadline that never comes.
@@ -193,7 +193,7 @@ impl Later {
     /// Whether one more delay can be set.
     #[inline]
     pub(super) fn has_room(&mut self) -> bool {
-        self.wheel.as_mut().is_none_or(|wheel| wheel.reserve())
+        self.wheel.as_mut().is_none_or(|wheel| wheel.has_room())
     }
 
     /// Panics if no more delay can be set: before anything is changed.
@@ -396,18 +396,18 @@ impl Later {
     /// There is a wheel; there is memory of one to be freed.
     #[cfg(all(test, not(loom)))]
     pub(super) fn has_memory(&self) -> (bool, bool) {
-        let has_retired = self.wheel.as_ref().is_some_and(|wheel| wheel.has_retired());
-        (self.wheel.is_some(), self.old.is_some() || has_retired)
+        let has_surplus = self.wheel.as_ref().is_some_and(|wheel| wheel.has_surplus());
+        (self.wheel.is_some(), self.old.is_some() || has_surplus)
     }
 
     #[inline]
     pub(super) fn garbage(&self) -> Owed {
-        let has_some = self.old.is_some() || self.wheel.as_ref().is_some_and(|wheel| wheel.has_retired());
+        let has_some = self.old.is_some() || self.wheel.as_ref().is_some_and(|wheel| wheel.has_surplus());
         Owed::only_if(has_some, Owed::GARBAGE)
     }
 
-    pub(super) fn take_garbage(&mut self) -> (Option<Box<Wheel>>, Vec<Box<Block>>) {
-        (self.old.take(), self.wheel.as_mut().map(|wheel| wheel.retired()).unwrap_or_default())
+    pub(super) fn take_garbage(&mut self) -> (Option<Box<Wheel>>, Option<Pages>) {
+        (self.old.take(), self.wheel.as_mut().and_then(|wheel| wheel.surplus()))
     }
 
     /// A wheel without delays is not needed. The next delay makes a new one.

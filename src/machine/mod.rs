@@ -236,7 +236,7 @@ impl<K> Machine<K> {
     fn forget(&mut self, entry: EntryRef<K>, mode: Mode) -> (K, Owed) {
         let mut owed = Owed::NOTHING;
         if mode.is_ordered {
-            self.order.leave(entry.group(), &mut self.bin);
+            self.order.leave_group(entry.group(), &mut self.bin);
             owed = Owed::only_if(!self.bin.is_empty(), Owed::GARBAGE);
         }
         let key = self.keys.remove(entry);

@@ -155,8 +155,8 @@ impl<T: Copy> AnyOrder<T> {
     pub(crate) fn have_levels_changed(&self) -> bool {
         match &self.other {
             Other::None => false,
-            Other::Levels(levels) => levels.choice.ready.has_changed,
-            Other::Groups(groups) => groups.choice.ready.has_changed,
+            Other::Levels(levels) => levels.rotation.ready.has_changed,
+            Other::Groups(groups) => groups.rotation.ready.has_changed,
         }
     }
 
@@ -179,15 +179,15 @@ impl<T: Copy> AnyOrder<T> {
 
     /// A new key is known. Returns the number of its group, which stays the same while keys of it are known.
     #[inline]
-    pub(crate) fn enter(&mut self, group: Group) -> u32 {
-        if let Other::Groups(groups) = &mut self.other { groups.enter(group) } else { 0 }
+    pub(crate) fn enter_group(&mut self, group: Group) -> u32 {
+        if let Other::Groups(groups) = &mut self.other { groups.enter_group(group) } else { 0 }
     }
 
     /// A key of this group is not known any more. It was neither queued nor processing.
     #[inline]
-    pub(crate) fn leave(&mut self, group: u32, bin: &mut Bin<T>) {
+    pub(crate) fn leave_group(&mut self, group: u32, bin: &mut Bin<T>) {
         if let Other::Groups(groups) = &mut self.other {
-            groups.leave(group, bin);
+            groups.leave_group(group, bin);
         }
     }
 

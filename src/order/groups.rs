@@ -15,30 +15,29 @@
 //! lane whose turn would have come meanwhile is new: the first one if it was to give a key when it was parked, else the last. Another lane
 //! goes to the end of the old, or of the new if it was new; but its turn is not put off: it is known when it would have come. (For this
 //! each new lane has a ticket. If it went first each time, a group that is full now and then, by its keys of another level, would pass all
-//! others for ever.) How the levels of one group share its room: [`owed`](super::owed).
+//! others for ever.) How the levels of one group share its room: [`skipped_turns`](super::skipped_turns).
 //!
 //! All steps are O(1), but for those that visit the lanes of a group: when it becomes full, or is no longer. (And to find one of a level
 //! among a few; many have an index.) And with a limit a turn of the lower levels looks at some lanes.
 
 use super::bits::{Bits, Words};
-use super::choice::Choice;
+use super::group_table::GroupTable;
 use super::lanes::{Index, Lane, Lanes, Queued, Seat};
 use super::list::List;
+use super::rotation::Rotation;
 use super::seats::Level;
-use super::slab::Slab;
 use super::stamps::{Stamps, stamp_of_push};
-use super::table::Table;
-use super::{Bin, FIRSTS, Garbage, Group, NONE, Place, by_level, level_of, priority_of, share, visit};
+use super::{Bin, FIRSTS, Garbage, Group, NONE, Place, Slab, by_level, level_of, priority_of, share, visit};
 use std::collections::BTreeMap;
 
 pub(crate) struct Groups<T> {
-    pub(super) table: Table,
+    pub(super) table: GroupTable,
     pub(super) lanes: Lanes,
-    pub(super) keys: Slab<Queued<T>, 64>,
+    pub(super) keys: Slab<Queued<T>>,
     /// Of groups with many lanes, by number.
     indexes: BTreeMap<u32, Index>,
     pub(super) levels: Box<[Level; 256]>,
-    pub(super) choice: Choice,
+    pub(super) rotation: Rotation,
     /// Lanes that give the next keys, before all levels.
     pub(super) owed: List,
     /// Idle lanes, and the levels that have some.
@@ -74,12 +73,12 @@ impl<T: Copy> Groups<T> {
     /// `limit`: of processing keys of one group.
     pub(crate) fn new(limit: Option<u32>, strict: bool) -> Self {
         Self {
-            table: Table::new(),
+            table: GroupTable::new(),
             lanes: Slab::default(),
             keys: Slab::default(),
             indexes: BTreeMap::new(),
             levels: by_level(Level::default),
-            choice: Choice::new(strict),
+            rotation: Rotation::new(strict),
             owed: List::default(),
             idle: 0,
             with_idle: Bits::default(),
@@ -186,10 +185,10 @@ impl<T: Copy> Groups<T> {
     #[inline]
     fn next_lane(&mut self) -> Option<(u32, Seat)> {
         if !self.owed.is_empty() {
-            self.choice.count_owed();
+            self.rotation.count_owed();
             return Some((self.owed.first, Seat::Owed));
         }
-        let (index, is_turn) = self.choice.choose()?;
+        let (index, is_turn) = self.rotation.choose()?;
         if is_turn {
             self.skip();
         }
@@ -210,8 +209,8 @@ impl<T: Copy> Groups<T> {
     /// Takes a key out of its lane. The caller counts it for the group.
     #[inline(always)]
     fn take(&mut self, lane: u32, number: u32) -> Option<T> {
-        let queued = &mut self.keys[number];
-        let (key, links) = (queued.key.take(), queued.links);
+        let (links, queued) = self.keys.get_mut(number);
+        let (links, key) = (*links, queued.key.take());
         let lane = &mut self.lanes[lane];
         lane.keys.remove(links, &mut self.keys);
         self.keys.give_back(number);
@@ -230,7 +229,7 @@ impl<T: Copy> Groups<T> {
 
 impl<T: Copy> Groups<T> {
     #[inline(never)]
-    pub(super) fn enter(&mut self, group: Group) -> u32 {
+    pub(super) fn enter_group(&mut self, group: Group) -> u32 {
         let number = self.table.find_or_make(group, &mut self.lanes);
         let home = &mut self.lanes[number];
         if home.known == 0 {
@@ -241,7 +240,7 @@ impl<T: Copy> Groups<T> {
     }
 
     #[inline(never)]
-    pub(super) fn leave(&mut self, group: u32, bin: &mut Bin<T>) {
+    pub(super) fn leave_group(&mut self, group: u32, bin: &mut Bin<T>) {
         let home = &mut self.lanes[group];
         home.known -= 1;
         if home.known == 0 {
@@ -263,7 +262,7 @@ impl<T: Copy> Groups<T> {
         let list = &mut self.lanes[lane].keys;
         let links = list.insert(position, false, &mut self.keys);
         let is_first = list.first == position;
-        self.keys[position] = Queued { key: Some(key), push: self.pushes, links };
+        *self.keys.get_mut(position) = (links, Queued { key: Some(key), push: self.pushes });
         self.levels[usize::from(level)].len += 1;
         self.blocked += usize::from(is_full);
         if is_first {
@@ -282,7 +281,7 @@ impl<T: Copy> Groups<T> {
     /// Takes the first key of a level that is no key of a full group.
     #[inline(never)]
     pub(super) fn pop_level(&mut self, level: u8, bin: &mut Bin<T>) -> Option<T> {
-        if !self.choice.ready.has(level) {
+        if !self.rotation.ready.has(level) {
             return None;
         }
         let (number, from) = self.next_in(level);
@@ -371,28 +370,28 @@ impl<T: Copy> Groups<T> {
 
     #[inline]
     pub(super) fn front(&self) -> Option<(i8, u64)> {
-        let owed = self.lanes.get(self.owed.first).map(|lane| lane.level);
-        Some((priority_of(self.choice.ready.top().max(owed)?), self.stamps.turn))
+        let owed = self.lanes.get(self.owed.first).map(|(_, lane)| lane.level);
+        Some((priority_of(self.rotation.ready.top().max(owed)?), self.stamps.turn))
     }
 
     /// Instead of the time of the oldest lower key, that of the last few hand-outs.
     pub(super) fn levels(&mut self) -> (Words, u64) {
-        (self.choice.ready.words(), self.stamps.turn)
+        (self.rotation.ready.words(), self.stamps.turn)
     }
 
     /// A key of the lane that gave the last one: with many lanes its first, whose turn comes when those of the others have been. With few
     /// one that was probably pushed so much later.
     #[inline(never)]
     pub(super) fn upcoming(&self, ahead: u32) -> Option<T> {
-        let lane = self.lanes.get(self.served)?;
+        let lane = &self.lanes.get(self.served)?.1;
         let level = &self.levels[usize::from(lane.level)];
         let later = ahead / (level.len_of(Seat::New) + level.len_of(Seat::Old)).max(1);
-        self.keys.get(lane.keys.first.saturating_add(later))?.key
+        self.keys.get(lane.keys.first.saturating_add(later))?.1.key
     }
 
     pub(super) fn firsts(&self, places: &mut usize, mut each: impl FnMut(T) -> bool) {
         let lists = || {
-            let Choice { ready, held, .. } = &self.choice;
+            let Rotation { ready, held, .. } = &self.rotation;
             let levels = ready.iter().chain(held.iter().filter(|level| !ready.has(*level)));
             let of_levels =
                 levels.flat_map(|level| WAITING.map(|seat| self.levels[usize::from(level)].lists[seat as usize]));
@@ -411,8 +410,8 @@ impl<T: Copy> Groups<T> {
     pub(super) fn shrink(&mut self, bin: &mut Bin<T>) -> bool {
         let has_more = self.forget_due(bin);
         self.table.shrink(bin);
-        self.lanes.shrink().into_iter().for_each(|chunk| bin.push(Garbage::Lanes(chunk)));
-        self.keys.shrink().into_iter().for_each(|chunk| bin.push(Garbage::Keys(chunk)));
+        bin.push(Garbage::Lanes(self.lanes.shrink()));
+        bin.push(Garbage::Keys(self.keys.shrink()));
         has_more
     }
 }

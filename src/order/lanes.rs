@@ -9,18 +9,15 @@
 //! The first lane of a group, its *home*, is made with the group and also has what is known of it; so a group with keys of one level is in
 //! one place. Its number is that of the group.
 
-use super::list::{Linked, Links, List};
-use super::slab::{Chunk, Slab};
-use super::{NONE, visit};
+use super::list::List;
+use super::{NONE, Slab, visit};
 
-pub(super) type KeysChunk<T> = Box<Chunk<Queued<T>, 64>>;
-pub(super) type Lanes = Slab<Lane, 64>;
-pub(super) type LanesChunk = Box<Chunk<Lane, 64>>;
+pub(super) type Lanes = Slab<Lane>;
 
 /// The lanes of a group by level, or `NONE`.
 pub(super) type Index = Box<[u32; 256]>;
 
-/// The queued keys of one group in one level: 68 bytes. (They would be 72 if the numbers of 64 bits were aligned.)
+/// The queued keys of one group in one level: 60 bytes, and 8 for its links. (They would be 72 if the numbers of 64 bits were aligned.)
 #[derive(Default)]
 #[repr(Rust, packed(4))]
 pub(super) struct Lane {
@@ -29,7 +26,6 @@ pub(super) struct Lane {
     pub(super) next: u32,
     /// The next lane of the same group, or `NONE`.
     pub(super) sibling: u32,
-    pub(super) links: Links,
     /// The turn of its level at which it has its own, or would have had it. Of a new lane, and of a parked one that was new: its ticket.
     pub(super) due: u64,
     /// The keys that it may still give in this turn.
@@ -74,42 +70,17 @@ impl Lanes {
     }
 }
 
-impl Linked for Lane {
-    #[inline]
-    fn links(&self) -> Links {
-        self.links
-    }
-
-    #[inline]
-    fn links_mut(&mut self) -> &mut Links {
-        &mut self.links
-    }
-}
-
 /// A queued key.
 pub(super) struct Queued<T> {
     /// `None`: the place is free.
     pub(super) key: Option<T>,
     /// The number of its push.
     pub(super) push: u64,
-    pub(super) links: Links,
 }
 
 impl<T> Default for Queued<T> {
     fn default() -> Self {
-        Self { key: None, push: 0, links: Links::default() }
-    }
-}
-
-impl<T> Linked for Queued<T> {
-    #[inline]
-    fn links(&self) -> Links {
-        self.links
-    }
-
-    #[inline]
-    fn links_mut(&mut self) -> &mut Links {
-        &mut self.links
+        Self { key: None, push: 0 }
     }
 }
 

@@ -1,12 +1,12 @@
 //! By priority; first in, first out within one.
 
 use super::bits::Words;
-use super::choice::Choice;
+use super::rotation::Rotation;
 use super::{Bin, Line, NORMAL, Place, by_level, level_of, priority_of, share};
 
 pub(crate) struct Levels<T> {
     lines: Box<[Line<T>; 256]>,
-    pub(super) choice: Choice,
+    pub(super) rotation: Rotation,
     len: usize,
     /// The number of lines that have memory.
     with_memory: usize,
@@ -20,11 +20,11 @@ const KEEP: usize = 32;
 impl<T: Copy> Levels<T> {
     /// The line of a plain queue is the level NORMAL: its keys stay where they are.
     pub(crate) fn from_line(line: Line<T>, strict: bool) -> Self {
-        let (mut lines, mut choice) = (by_level(|| Line::new(0, line.is_stamped)), Choice::new(strict));
-        choice.ready.put(level_of(NORMAL), !line.is_empty());
+        let (mut lines, mut rotation) = (by_level(|| Line::new(0, line.is_stamped)), Rotation::new(strict));
+        rotation.ready.put(level_of(NORMAL), !line.is_empty());
         let (len, with_memory) = (line.len(), usize::from(line.has_memory()));
         lines[usize::from(level_of(NORMAL))] = line;
-        Self { lines, choice, len, with_memory, unstamped: vec![level_of(NORMAL)] }
+        Self { lines, rotation, len, with_memory, unstamped: vec![level_of(NORMAL)] }
     }
 
     #[cfg(test)]
@@ -40,7 +40,7 @@ impl<T: Copy> Levels<T> {
     /// A level without keys gets one.
     #[inline]
     fn begin(&mut self, level: u8) {
-        self.choice.ready.put(level, true);
+        self.rotation.ready.put(level, true);
         let line = &mut self.lines[usize::from(level)];
         self.with_memory += usize::from(!line.has_memory());
         line.want_stamp();
@@ -49,7 +49,7 @@ impl<T: Copy> Levels<T> {
     /// The last key of a level is gone.
     #[inline]
     fn end(&mut self, level: u8, bin: &mut Bin<T>) {
-        self.choice.ready.put(level, false);
+        self.rotation.ready.put(level, false);
         if self.with_memory > KEEP {
             self.lines[usize::from(level)].clear(bin);
             self.with_memory -= 1;
@@ -75,16 +75,16 @@ impl<T: Copy> Levels<T> {
 
     #[inline(always)]
     pub(super) fn pop(&mut self, bin: &mut Bin<T>) -> Option<T> {
-        let (level, _) = self.choice.choose()?;
+        let (level, _) = self.rotation.choose()?;
         self.pop_from(level, bin)
     }
 
     /// Takes the first key of a level.
     pub(super) fn pop_level(&mut self, level: u8, bin: &mut Bin<T>) -> Option<T> {
-        if !self.choice.ready.has(level) {
+        if !self.rotation.ready.has(level) {
             return None;
         }
-        self.choice.ready.has_changed = true; // the oldest lower key is another one
+        self.rotation.ready.has_changed = true; // the oldest lower key is another one
         self.pop_from(level, bin)
     }
 
@@ -103,7 +103,7 @@ impl<T: Copy> Levels<T> {
         let level = level_of(place.priority);
         let line = &mut self.lines[usize::from(level)];
         line.remove(place, bin);
-        self.choice.ready.has_changed = true; // as above
+        self.rotation.ready.has_changed = true; // as above
         self.len -= 1;
         if line.is_empty() {
             self.end(level, bin);
@@ -125,15 +125,15 @@ impl<T: Copy> Levels<T> {
 
     #[inline]
     pub(super) fn front(&self) -> Option<(i8, u64)> {
-        let priority = priority_of(self.choice.ready.top()?);
+        let priority = priority_of(self.rotation.ready.top()?);
         Some((priority, self.line(priority).front()?.1))
     }
 
     pub(super) fn levels(&mut self) -> (Words, u64) {
-        let lower = self.choice.ready.iter().skip(1);
+        let lower = self.rotation.ready.iter().skip(1);
         let stamps = lower.filter_map(|level| self.lines[usize::from(level)].front()).map(|front| front.1);
         let oldest = stamps.min().unwrap_or(u64::MAX);
-        (self.choice.ready.words(), oldest)
+        (self.rotation.ready.words(), oldest)
     }
 
     #[inline]
@@ -149,11 +149,11 @@ impl<T: Copy> Levels<T> {
 
     #[inline]
     pub(super) fn upcoming(&self, ahead: u32) -> Option<T> {
-        self.line(priority_of(self.choice.ready.top()?)).upcoming(ahead)
+        self.line(priority_of(self.rotation.ready.top()?)).upcoming(ahead)
     }
 
     pub(super) fn firsts(&self, places: &mut usize, mut each: impl FnMut(T) -> bool) {
-        let ready = &self.choice.ready;
+        let ready = &self.rotation.ready;
         for (level, left) in ready.iter().zip((1..=usize::from(ready.len())).rev()) {
             let mut share = share(places, left);
             self.line(priority_of(level)).firsts(&mut share, &mut each);

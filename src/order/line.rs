@@ -17,12 +17,12 @@
 
 use super::bits::Words;
 use super::{Bin, FIRSTS, Garbage, NONE, NORMAL, Place, level_of, visit};
-use crate::numbers::{Numbers, fit};
+use crate::numbers::{NumberPool, fit};
 
 /// Keys of a block: 2 KiB of pointers.
 const BLOCK: usize = 256;
 /// Entries that have one stamp.
-const GROUP: u32 = 64;
+const SPAN: u32 = 64;
 /// Empty blocks that are kept.
 const KEEP: usize = 8;
 
@@ -56,7 +56,7 @@ pub(crate) struct Line<T> {
 struct More<T> {
     /// The blocks between, by number.
     between: Vec<Option<Box<Block<T>>>>,
-    numbers: Numbers,
+    numbers: NumberPool,
     /// Blocks without keys, at most `keep`.
     spare: Vec<Box<Block<T>>>,
     keep: usize,
@@ -74,7 +74,7 @@ pub(super) struct Block<T> {
     next: u32,
     /// Keys that were taken out. Not of the front.
     holes: u32,
-    stamps: [u64; BLOCK / GROUP as usize],
+    stamps: [u64; BLOCK / SPAN as usize],
 }
 
 impl<T: Copy> Block<T> {
@@ -114,7 +114,7 @@ impl<T: Copy> Line<T> {
 
     fn more(&mut self) -> &mut More<T> {
         let none =
-            || Box::new(More { between: Vec::new(), numbers: Numbers::default(), spare: Vec::new(), keep: KEEP });
+            || Box::new(More { between: Vec::new(), numbers: NumberPool::default(), spare: Vec::new(), keep: KEEP });
         self.more.get_or_insert_with(none)
     }
 
@@ -158,7 +158,7 @@ impl<T: Copy> Line<T> {
             self.add_block();
         }
         self.want_stamp();
-        self.stop = if self.is_stamped { (self.tail + 1).next_multiple_of(GROUP) } else { BLOCK as u32 };
+        self.stop = if self.is_stamped { (self.tail + 1).next_multiple_of(SPAN) } else { BLOCK as u32 };
     }
 
     /// The last block is full: adds another one, or begins anew if all its keys are gone.
@@ -236,7 +236,7 @@ impl<T: Copy> Line<T> {
         let more = self.more();
         more.numbers.give_back(block.number);
         more.between.truncate(more.numbers.end());
-        fit(&mut more.between);
+        fit(&mut more.between, 16);
         if more.spare.len() < more.keep {
             more.spare.push(block);
         } else {
@@ -350,7 +350,7 @@ impl<T: Copy> Line<T> {
 
     pub(super) fn age(&self, place: Place) -> (u64, u64) {
         let (block, at) = (self.block(place.position / BLOCK as u32), place.position % BLOCK as u32);
-        (block.stamps[(at / GROUP) as usize], block.base + u64::from(at))
+        (block.stamps[(at / SPAN) as usize], block.base + u64::from(at))
     }
 
     #[inline]
@@ -372,7 +372,7 @@ impl<T: Copy> Line<T> {
     fn first_stamp(&self) -> Option<u64> {
         let (front, at) = (self.front.as_deref()?, self.head as usize);
         match front.entries.get(at) {
-            Some(Some(_)) => Some(front.stamps[at / GROUP as usize]),
+            Some(Some(_)) => Some(front.stamps[at / SPAN as usize]),
             _ => self.stamp_behind_holes(),
         }
     }
@@ -384,7 +384,7 @@ impl<T: Copy> Line<T> {
             return None;
         }
         let (block, at) = self.places().find(|(block, at)| block.entries[*at].is_some())?;
-        Some(block.stamps[at / GROUP as usize])
+        Some(block.stamps[at / SPAN as usize])
     }
 
     #[inline]
@@ -398,7 +398,7 @@ impl<T: Copy> Line<T> {
         let mut number = self.back.as_ref().map_or(first, |back| back.number);
         loop {
             let block = self.block_mut(number);
-            let group = from.saturating_sub(block.base) / u64::from(GROUP);
+            let group = from.saturating_sub(block.base) / u64::from(SPAN);
             block.stamps.iter_mut().skip(group as usize).for_each(|stamp| *stamp = now);
             if block.base <= from || number == first {
                 return;

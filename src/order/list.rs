@@ -4,17 +4,8 @@
 //!   first ⇄ … ⇄ last       a value is in one list at most, and has the numbers of those before and behind it
 //! ```
 
-use super::slab::Slab;
-use super::{NONE, visit};
-
-/// The numbers of the values before and behind one in its list, or `NONE`.
-pub(super) type Links = (u32, u32);
-
-pub(super) trait Linked {
-    fn links(&self) -> Links;
-
-    fn links_mut(&mut self) -> &mut Links;
-}
+use super::{NONE, Slab, visit};
+use crate::slab::Links;
 
 #[derive(Clone, Copy)]
 pub(super) struct List {
@@ -35,14 +26,9 @@ impl List {
         self.first == NONE
     }
 
-    /// Puts a value at the end, or first. Returns its links, for the value.
+    /// Puts a value at the end, or first. Returns its links, for the caller to set.
     #[inline]
-    pub(super) fn insert<V: Linked, const N: usize>(
-        &mut self,
-        number: u32,
-        is_first: bool,
-        slab: &mut Slab<V, N>,
-    ) -> Links {
+    pub(super) fn insert<V>(&mut self, number: u32, is_first: bool, slab: &mut Slab<V>) -> Links {
         let (prev, next) = if is_first { (NONE, self.first) } else { (self.last, NONE) };
         *self.next_of(prev, slab) = number;
         *self.prev_of(next, slab) = number;
@@ -52,24 +38,24 @@ impl List {
 
     /// Takes out the value with these links.
     #[inline]
-    pub(super) fn remove<V: Linked, const N: usize>(&mut self, (prev, next): Links, slab: &mut Slab<V, N>) {
+    pub(super) fn remove<V>(&mut self, (prev, next): Links, slab: &mut Slab<V>) {
         *self.next_of(prev, slab) = next;
         *self.prev_of(next, slab) = prev;
         self.len -= 1;
     }
 
     #[inline]
-    fn next_of<'a, V: Linked, const N: usize>(&'a mut self, number: u32, slab: &'a mut Slab<V, N>) -> &'a mut u32 {
-        if number == NONE { &mut self.first } else { &mut slab[number].links_mut().1 }
+    fn next_of<'a, V>(&'a mut self, number: u32, slab: &'a mut Slab<V>) -> &'a mut u32 {
+        if number == NONE { &mut self.first } else { &mut slab.get_mut(number).0.1 }
     }
 
     #[inline]
-    fn prev_of<'a, V: Linked, const N: usize>(&'a mut self, number: u32, slab: &'a mut Slab<V, N>) -> &'a mut u32 {
-        if number == NONE { &mut self.last } else { &mut slab[number].links_mut().0 }
+    fn prev_of<'a, V>(&'a mut self, number: u32, slab: &'a mut Slab<V>) -> &'a mut u32 {
+        if number == NONE { &mut self.last } else { &mut slab.get_mut(number).0.0 }
     }
 
-    pub(super) fn iter<V: Linked, const N: usize>(self, slab: &Slab<V, N>) -> impl Iterator<Item = (u32, &V)> {
-        let value = |number| Some((number, slab.get(number)?));
-        std::iter::successors(value(self.first), move |before| value(before.1.links().1)).inspect(|_| visit())
+    pub(super) fn iter<V>(self, slab: &Slab<V>) -> impl Iterator<Item = (u32, &V)> {
+        let numbers = std::iter::successors(Some(self.first), move |before| Some(slab.get(*before)?.0.1));
+        numbers.map_while(|number| Some((number, &slab.get(number)?.1))).inspect(|_| visit())
     }
 }

@@ -4,7 +4,7 @@
 //!   Line     first in, first out: blocks of keys
 //!   Levels   an array of lines, by priority
 //!   Groups   for each priority a list of new and one of old lanes; a lane is the line of one group:
-//!            its keys and the lanes are in lists (`list`), through slabs (`slab`)
+//!            its keys and the lanes are in lists (`list`), through slabs (`src/slab.rs`)
 //!   AnyOrder one of the three; a running Line becomes the level NORMAL in one move
 //! ```
 //!
@@ -30,36 +30,35 @@
 
 mod any;
 mod bits;
-mod choice;
+mod group_table;
 mod groups;
 mod lanes;
 mod levels;
 mod line;
 mod list;
-mod owed;
+mod rotation;
 mod seats;
-mod slab;
+mod skipped_turns;
 mod stamps;
-mod table;
 #[cfg(test)]
 pub(crate) mod tests;
 
 pub(crate) use any::AnyOrder;
 pub(crate) use bits::Words;
-pub(crate) use choice::TURNS;
 pub(crate) use groups::Groups;
 pub(crate) use levels::Levels;
 pub(crate) use line::Line;
+pub(crate) use rotation::TURNS;
 
-use lanes::{Index, KeysChunk, LanesChunk};
+use crate::slab::{NONE, Page};
+use group_table::Segment;
+use lanes::{Index, Lane, Queued};
 use line::Block;
-use table::Segment;
 
 /// The priority of a key that was given none.
 pub(crate) const NORMAL: i8 = 0;
 
-/// No number.
-const NONE: u32 = u32::MAX;
+type Slab<V> = crate::slab::Slab<V, 64>;
 
 /// The places that [`AnyOrder::firsts`] visits at most, in all lines; and the keys in one line.
 const PLACES: usize = 1024;
@@ -122,8 +121,8 @@ enum Garbage<T> {
     Line(Box<Block<T>>),
     Lines(Vec<Box<Block<T>>>),
     Empty(Line<T>),
-    Keys(KeysChunk<T>),
-    Lanes(LanesChunk),
+    Keys(Vec<Box<Page<Queued<T>, 64>>>),
+    Lanes(Vec<Box<Page<Lane, 64>>>),
     Index(Index),
     Segment(Segment),
 }

@@ -129,7 +129,8 @@ impl<T: Copy> Groups<T> {
     /// Moves a lane to the end of another list, or to its start.
     #[inline(always)]
     pub(super) fn put(&mut self, number: u32, seat: Seat, goes_first: bool) -> &mut Lane {
-        let &Lane { seat: was, level: index, mut links, .. } = &self.lanes[number];
+        let (links, lane) = self.lanes.get_mut(number);
+        let (&mut Lane { seat: was, level: index, .. }, mut links) = (lane, *links);
         let level = &mut self.levels[usize::from(index)];
         if was != Seat::Nowhere {
             let list = if was == Seat::Owed { &mut self.owed } else { &mut level.lists[was as usize] };
@@ -140,13 +141,13 @@ impl<T: Copy> Groups<T> {
             links = list.insert(number, goes_first, &mut self.lanes);
         }
         if was.is_held() || seat.is_held() {
-            self.choice.held.put(index, level.held() > 0);
+            self.rotation.held.put(index, level.held() > 0);
         }
-        self.choice.ready.put(index, level.is_ready());
+        self.rotation.ready.put(index, level.is_ready());
         self.idle = self.idle + u32::from(seat == Seat::Idle) - u32::from(was == Seat::Idle);
         self.with_idle.put(index, level.len_of(Seat::Idle) > 0);
-        let lane = &mut self.lanes[number];
-        (lane.seat, lane.links) = (seat, links);
+        let (at, lane) = self.lanes.get_mut(number);
+        (lane.seat, *at) = (seat, links);
         lane
     }
 
@@ -191,7 +192,7 @@ impl<T: Copy> Groups<T> {
         if idle > KEEP && (idle > KEEP + 2 * level.waiting() || self.due_idle(index.into()).is_some()) {
             return Some(level.lists[Seat::Idle as usize].first);
         }
-        let quiet = self.with_idle.top_without(&self.choice.ready, &self.choice.held)?;
+        let quiet = self.with_idle.top_without(&self.rotation.ready, &self.rotation.held)?;
         Some(self.levels[usize::from(quiet)].lists[Seat::Idle as usize].first)
     }
 

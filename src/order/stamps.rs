@@ -46,7 +46,7 @@ impl<T: Copy> Groups<T> {
         if self.levels[usize::from(level)].len == 0 || self.pushes % STAMPED == 0 {
             self.stamps.pushed = Some(key);
         }
-        self.stamps.popped |= self.choice.ready.top().is_none();
+        self.stamps.popped |= self.rotation.ready.top().is_none();
     }
 
     #[inline]
@@ -63,13 +63,13 @@ impl<T: Copy> Groups<T> {
     pub(super) fn stamp(&mut self, now: u64) {
         if std::mem::take(&mut self.stamps.popped) {
             (self.stamps.turn, self.stamps.pops) = (now, 0);
-            self.choice.ready.has_changed = true;
+            self.rotation.ready.has_changed = true;
         }
         let Some(key) = self.stamps.pushed.take() else { return };
         let last = self.pushes;
         self.pushes = last.max(now << STAMPED_BITS);
         // If it is gone, or others were pushed behind it, the last key keeps its number, which is that of an earlier stamp.
-        if self.keys.get(key).is_some_and(|queued| queued.push == last) {
+        if self.keys.get(key).is_some_and(|(_, queued)| queued.push == last) {
             self.keys[key].push = self.pushes;
         }
     }

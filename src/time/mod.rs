@@ -6,7 +6,7 @@ pub(crate) mod coarse_clock;
 pub(crate) mod deadline;
 pub(crate) mod wheel;
 
-use crate::numbers;
+use crate::slab;
 use std::time::Duration;
 
 /// The time from `now` to `until`; `Duration::MAX` if `until` is `u64::MAX`, which means never.

@@ -15,6 +15,8 @@
 mod numbers;
 #[path = "../../src/time/wheel/mod.rs"]
 pub(crate) mod real;
+#[path = "../../src/slab.rs"]
+mod slab;
 
 pub(crate) use super::side::Side;
 use arbitrary::{Arbitrary, Unstructured};

@@ -1,10 +1,9 @@
 //! Each order beside plain lists: random calls, and all short words. Every answer is compared.
 
 mod bounds;
+mod group_table;
 mod plain;
-mod slab;
 mod stamps;
-mod table;
 mod turns;
 
 use super::{AnyOrder, Bin, Group, Place, level_of};
@@ -33,7 +32,7 @@ impl Keys {
     }
 
     fn enter(&mut self, key: u32, group: u64, weight: u32) {
-        let group = self.order.enter(Group { hash: hash(group), weight: weight as u16 });
+        let group = self.order.enter_group(Group { hash: hash(group), weight: weight as u16 });
         self.known[key as usize] = Some((false, Place { priority: 0, group, position: 0 }));
     }
 
@@ -72,7 +71,7 @@ impl Keys {
 
     fn leave(&mut self, key: u32) {
         let (_, place) = self.known[key as usize].take().unwrap();
-        self.order.leave(place.group, &mut self.bin);
+        self.order.leave_group(place.group, &mut self.bin);
     }
 
     fn ended(&mut self, at: usize) -> (u32, bool) {

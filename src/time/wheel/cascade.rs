@@ -42,12 +42,12 @@ impl Wheel {
         if start == end {
             // Level 0: all entries have the same deadline, and have expired.
             self.elapsed = start.max(self.elapsed);
-            return self.splice(head, EXPIRED);
+            return self.splice_at_end(head, EXPIRED);
         }
-        let (mut live, mut block) = (0, self.head(head).next);
+        let (mut live, mut block) = (0, self.links(head).1);
         while block & HEAD == 0 && live <= SORT_MAX {
-            live += usize::from(self.block(block).live);
-            block = self.block(block).next;
+            live += usize::from(self.blocks[block].live);
+            block = self.links(block).1;
         }
         if live > SORT_MAX {
             // All of them move to finer slots, step by step.
@@ -56,7 +56,7 @@ impl Wheel {
                 self.horizon = now.saturating_add(NEAR_HORIZON);
             }
             self.elapsed = start;
-            return self.splice(head, OPENING);
+            return self.splice_at_end(head, OPENING);
         }
         let mut entries = std::mem::take(&mut self.sort_buffer);
         entries.extend(std::iter::from_fn(|| self.pop_front(head)).map(|(number, deadline)| (deadline, number)));
@@ -76,12 +76,12 @@ impl Wheel {
     /// Takes the first block of `OPENING`. Entries that expire by the horizon move to their slots; the block with the others is
     /// deferred.
     pub(super) fn sift_block(&mut self, placements: &mut impl Placements, budget: &mut usize) {
-        let index = self.head(OPENING).next;
-        let Block { first, end, mut live, earliest, .. } = *self.block(index);
+        let index = self.links(OPENING).1;
+        let Block { first, end, mut live, earliest, .. } = self.blocks[index];
         let mut at = usize::from(if earliest > self.horizon { end } else { first });
         // A block that has lost its last entry is not read: it may be in another list by now.
         while at < usize::from(end) && live > 0 {
-            let block = self.block(index);
+            let block = &self.blocks[index];
             let (number, deadline) = (block.numbers[at], block.deadlines[at]);
             if number != DEAD && deadline <= self.horizon {
                 *budget = budget.saturating_sub(1);
@@ -93,9 +93,9 @@ impl Wheel {
         }
         *budget = budget.saturating_sub(1);
         if live > 0 {
-            let next = self.block(index).next;
+            let next = self.links(index).1;
             self.link(OPENING, next);
-            let last = self.head(DEFERRED).prev;
+            let last = self.links(DEFERRED).0;
             self.link(last, index);
             self.link(index, DEFERRED);
         }

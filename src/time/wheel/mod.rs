@@ -37,13 +37,14 @@ mod blocks;
 mod cascade;
 mod level;
 
-pub(crate) use blocks::Block;
 #[cfg(all(test, not(loom)))]
 #[allow(unused_imports, reason = "used in this package's unit tests, not where tests include this file")]
 pub(crate) use blocks::MAX_BLOCKS;
+#[allow(unused_imports, reason = "used in this package, not where tests include this file")]
+pub(crate) use blocks::Pages;
 
-use super::numbers::{Numbers, fit}; // by `super`, because tests include this file, with that module beside it
-use blocks::{Head, unpack_place};
+use super::slab::Slab; // by `super`, because tests include this file, with that module beside it
+use blocks::{Block, Head, unpack_place};
 use cascade::{NEAR_HORIZON, SORT_MAX};
 
 /// 11 digits of 6 bits are 66 bits: enough for every `u64`.
@@ -115,13 +116,7 @@ pub(crate) struct Wheel {
     /// The near horizon of the slot that is being opened (T7).
     horizon: u64,
     heads: [Head; LEVELS * SLOTS + 4],
-    blocks: Vec<Option<Box<Block>>>,
-    /// The indices of blocks.
-    numbers: Numbers,
-    /// Blocks without entries.
-    spare: Vec<u32>,
-    /// Blocks for the owner to free after its lock, at most `SPARE`. Further ones are freed at once.
-    retired: Vec<Box<Block>>,
+    blocks: Slab<Block, 1>,
     /// A buffer of `open_slot`.
     sort_buffer: Vec<(u64, u32)>,
 }
@@ -129,17 +124,14 @@ pub(crate) struct Wheel {
 impl Wheel {
     /// An empty wheel. Its time begins at `now`.
     pub(crate) fn new(now: u64) -> Self {
-        let head = |at: usize| Head { next: HEAD | at as u32, prev: HEAD | at as u32, earliest: u64::MAX };
+        let head = |at: usize| Head { links: (HEAD | at as u32, HEAD | at as u32), earliest: u64::MAX };
         Self {
             elapsed: now,
             occupied: [0; LEVELS],
             opening_end: 0,
             horizon: 0,
             heads: std::array::from_fn(head),
-            blocks: Vec::new(),
-            numbers: Numbers::default(),
-            spare: Vec::new(),
-            retired: Vec::new(),
+            blocks: Slab::default(),
             sort_buffer: Vec::with_capacity(SORT_MAX),
         }
     }
@@ -162,7 +154,7 @@ impl Wheel {
     #[inline]
     pub(crate) fn remove(&mut self, placements: &mut impl Placements, number: u32) {
         let (block, at) = unpack_place(placements.placement(number).place);
-        debug_assert_eq!(self.block(block).numbers[at], number);
+        debug_assert_eq!(self.blocks[block].numbers[at], number);
         self.remove_entry(block, at);
     }
 
@@ -191,12 +183,12 @@ impl Wheel {
             return None;
         }
         if !self.is_empty(DEFERRED) {
-            self.splice_front(DEFERRED, BACKLOG);
+            self.splice(DEFERRED, BACKLOG);
         }
         let opening = !self.is_empty(BACKLOG);
         if opening && now > self.horizon {
             self.horizon = now.saturating_add(NEAR_HORIZON);
-            self.splice(BACKLOG, OPENING);
+            self.splice_at_end(BACKLOG, OPENING);
             return None;
         }
         let first = self.first();

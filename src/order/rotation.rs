@@ -7,7 +7,7 @@
 //!
 //! With several shards these turns are the queue's (`src/shared/lower.rs`), and the order of each shard is strict.
 //!
-//! With a limit, the levels with keys of full groups have turns at the same time: see [`owed`](super::owed).
+//! With a limit, the levels with keys of full groups have turns at the same time: see [`skipped_turns`](super::skipped_turns).
 
 use super::bits::Bits;
 
@@ -15,7 +15,7 @@ use super::bits::Bits;
 pub(crate) const TURNS: u8 = 16;
 
 #[derive(Default)]
-pub(super) struct Choice {
+pub(super) struct Rotation {
     /// Levels with keys that a pop may return.
     pub(super) ready: Bits,
     /// Levels with keys of full groups. They may be ready, too.
@@ -26,7 +26,7 @@ pub(super) struct Choice {
     last_lower: u8,
 }
 
-impl Choice {
+impl Rotation {
     pub(super) fn new(strict: bool) -> Self {
         Self { strict, ..Self::default() }
     }

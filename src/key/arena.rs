@@ -16,17 +16,17 @@
 //! * **S3** A slot never moves. Its chunk is freed only when all its slots are vacant, or with the whole queue.
 //! * **S4** is about the references to slots: see `src/key/slot.rs`; **S5** is about the place of a chunk's head: see
 //!   `src/key/chunk.rs`.
-//! * **S6** A chunk is in the open list exactly while the slab has it and one of its slots is vacant.
+//! * **S6** A chunk is in the open list exactly while the arena has it and one of its slots is vacant.
 //!
 //! Most unsafe code of the crate rests on these. Benchmarks justify it: an `Arc` for each key costs twice the memory and one allocation
 //! per key, and an index instead of a pointer costs 20 % of a duplicate add.
 
 use super::buckets::Buckets;
-use super::chunk::{Chunk, ChunkRef, Head};
+use super::chunk::{Chunk, ChunkRef, Header};
 use super::hash::Hash;
 use super::segmented::Segmented;
 use super::slot::{EntryRef, Slot};
-use crate::numbers::Numbers;
+use crate::numbers::NumberPool;
 use crate::panics::discard;
 use crate::sync::{model_const, next_id, panicking};
 use std::ops::Range;
@@ -68,10 +68,10 @@ pub(crate) enum Retired<K> {
 /// The slots of a queue. All methods are called under its lock.
 ///
 /// The array is indexed by chunk number, and ends behind the last chunk: `free_chunk` truncates it.
-pub(super) struct Slab<K> {
+pub(super) struct Arena<K> {
     /// The number of its table. No two tables of the process have the same, unless there are four billion in between.
     table: u32,
-    numbers: Numbers,
+    numbers: NumberPool,
     /// `None`: the chunk was freed, and its number is free.
     chunks: Segmented<Option<Chunk<K>>>,
     /// The first of the open chunks.
@@ -83,10 +83,10 @@ pub(super) struct Slab<K> {
     retired: Vec<Retired<K>>,
 }
 
-// SAFETY: the slab owns its slots (S3); see `EntryRef` for why keys must be `Send + Sync`.
-unsafe impl<K: Send + Sync> Send for Slab<K> {}
+// SAFETY: the arena owns its slots (S3); see `EntryRef` for why keys must be `Send + Sync`.
+unsafe impl<K: Send + Sync> Send for Arena<K> {}
 
-impl<K> Slab<K> {
+impl<K> Arena<K> {
     /// The number of spare chunks that are kept: 64 KiB of memory. The keys that fit there come and go without an allocation.
     const SPARE: usize = {
         let fit = (64 << 10) / (Chunk::<K>::SLOTS * size_of::<Slot<K>>());
@@ -96,7 +96,7 @@ impl<K> Slab<K> {
     pub(super) fn new() -> Self {
         Self {
             table: next_id() as u32,
-            numbers: Numbers::default(),
+            numbers: NumberPool::default(),
             chunks: Segmented::new(),
             open: None,
             taken: 0,
@@ -136,7 +136,7 @@ impl<K> Slab<K> {
             Some(chunk) => chunk,
             None => self.grow(),
         };
-        // SAFETY: an open chunk is in the slab (S6).
+        // SAFETY: an open chunk is in the arena (S6).
         let head = unsafe { chunk.head() };
         debug_assert!(self.chunks[head.number as usize].is_some(), "an open chunk is not freed");
         let vacant = head.vacant.get();
@@ -188,7 +188,7 @@ impl<K> Slab<K> {
         key
     }
 
-    /// Whether this is a slot of this slab, and not of another one.
+    /// Whether this is a slot of this arena, and not of another one.
     #[inline]
     pub(super) fn owns(&self, entry: &EntryRef<K>) -> bool {
         let (_, head) = ChunkRef::of(entry);
@@ -245,7 +245,7 @@ impl<K> Slab<K> {
             panic!("a shard holds at most {} keys of this size", Chunk::<K>::SLOTS << 24);
         }
         let chunk = self.chunks.get_or_make(number as usize).insert(Chunk::new(number, self.table)).chunk_ref();
-        // SAFETY: the chunk is in the slab, by the line above (S3).
+        // SAFETY: the chunk is in the arena, by the line above (S3).
         self.open(chunk, unsafe { chunk.head() });
         self.spare += 1;
         chunk
@@ -260,7 +260,7 @@ impl<K> Slab<K> {
         self.free_chunk(if is_spare { last as u32 } else { number });
     }
 
-    /// Takes an open chunk without keys out of the slab, to be freed after the lock.
+    /// Takes an open chunk without keys out of the arena, to be freed after the lock.
     #[cold]
     fn free_chunk(&mut self, number: u32) {
         let chunk = self.chunks[number as usize].take().expect("freed once");
@@ -274,7 +274,7 @@ impl<K> Slab<K> {
     }
 
     /// Puts a chunk that has room first in the list of open chunks: its vacant slot was just used, and is still in the cache.
-    fn open(&mut self, chunk: ChunkRef<K>, head: &Head<K>) {
+    fn open(&mut self, chunk: ChunkRef<K>, head: &Header<K>) {
         debug_assert!(head.prev_open.get().is_none(), "it is new, or was closed when it was the first");
         head.next_open.set(self.open);
         if let Some(next) = self.open_head(self.open) {
@@ -284,7 +284,7 @@ impl<K> Slab<K> {
     }
 
     /// Takes a chunk out of the list of open chunks: it is full, or is freed.
-    fn close(&mut self, head: &Head<K>) {
+    fn close(&mut self, head: &Header<K>) {
         let (prev, next) = (head.prev_open.get(), head.next_open.get());
         match self.open_head(prev) {
             Some(prev) => prev.next_open.set(next),
@@ -296,13 +296,13 @@ impl<K> Slab<K> {
     }
 
     /// The head of a chunk in the list of open chunks.
-    fn open_head(&self, chunk: Option<ChunkRef<K>>) -> Option<&Head<K>> {
-        // SAFETY: an open chunk is in the slab (S6).
+    fn open_head(&self, chunk: Option<ChunkRef<K>>) -> Option<&Header<K>> {
+        // SAFETY: an open chunk is in the arena (S6).
         chunk.map(|chunk| unsafe { chunk.head() })
     }
 }
 
-impl<K> Drop for Slab<K> {
+impl<K> Drop for Arena<K> {
     /// Drops every key, even if the drops of some panic. Passes the first panic on afterwards, unless the thread already unwinds. Then the
     /// chunks are freed.
     fn drop(&mut self) {
@@ -310,7 +310,7 @@ impl<K> Drop for Slab<K> {
         for slot in self.iter_chunks(0..self.chunks()) {
             let drop_key = AssertUnwindSafe(|| {
                 slot.slot().key.with_mut(|cell| {
-                    // SAFETY: the slab is being dropped, so no item is alive, and there is no other reference to the key (S4).
+                    // SAFETY: the arena is being dropped, so no item is alive, and there is no other reference to the key (S4).
                     let cell = unsafe { &mut *cell };
                     // SAFETY: the slot is taken, so its key is initialised (S1); it is visited once, and nobody reads it afterwards.
                     unsafe { cell.assume_init_drop() }
@@ -334,36 +334,36 @@ impl<K> Drop for Slab<K> {
 mod tests {
     use super::*;
 
-    fn insert<K>(slab: &mut Slab<K>, key: K) -> EntryRef<K> {
-        slab.insert(key, Hash(0), 0)
+    fn insert<K>(arena: &mut Arena<K>, key: K) -> EntryRef<K> {
+        arena.insert(key, Hash(0), 0)
     }
 
-    fn chunks<K>(slab: &Slab<K>) -> impl Iterator<Item = &Chunk<K>> {
-        (0..slab.chunks()).filter_map(|number| slab.chunks[number].as_ref())
+    fn chunks<K>(arena: &Arena<K>) -> impl Iterator<Item = &Chunk<K>> {
+        (0..arena.chunks()).filter_map(|number| arena.chunks[number].as_ref())
     }
 
     /// The number of vacant slots of each chunk.
-    fn vacant<K>(slab: &Slab<K>) -> Vec<u32> {
-        chunks(slab).map(|chunk| chunk.head().vacant.get().count_ones()).collect()
+    fn vacant<K>(arena: &Arena<K>) -> Vec<u32> {
+        chunks(arena).map(|chunk| chunk.head().vacant.get().count_ones()).collect()
     }
 
     #[test]
     fn slots_are_recycled_and_chunks_given_back() {
-        let mut slab = Slab::new();
+        let mut arena = Arena::new();
         let n = if cfg!(miri) { 2200 } else { 10_000_u32 };
-        let slots: Vec<_> = (0..n).map(|i| insert(&mut slab, i.to_string())).collect();
-        assert_eq!(slab.taken(), n as usize);
+        let slots: Vec<_> = (0..n).map(|i| insert(&mut arena, i.to_string())).collect();
+        assert_eq!(arena.taken(), n as usize);
         for (&slot, i) in slots.iter().zip(0..n).rev() {
-            assert_eq!(slab.remove(slot), i.to_string());
+            assert_eq!(arena.remove(slot), i.to_string());
         }
-        assert_eq!(chunks(&slab).count(), Slab::<String>::SPARE);
-        assert_eq!(slab.spare, Slab::<String>::SPARE);
-        slab.shrink(0..slab.chunks());
-        assert!(slab.chunks.capacity() <= 64);
-        slab.shrink_arrays();
-        assert_eq!((slab.chunks.capacity(), slab.numbers.bytes()), (0, 0));
-        let again = insert(&mut slab, String::new());
-        assert_eq!(slab.remove(again), "");
+        assert_eq!(chunks(&arena).count(), Arena::<String>::SPARE);
+        assert_eq!(arena.spare, Arena::<String>::SPARE);
+        arena.shrink(0..arena.chunks());
+        assert!(arena.chunks.capacity() <= 64);
+        arena.shrink_arrays();
+        assert_eq!((arena.chunks.capacity(), arena.numbers.bytes()), (0, 0));
+        let again = insert(&mut arena, String::new());
+        assert_eq!(arena.remove(again), "");
     }
 
     /// Else the arrays by number would stay as long as those of the burst. If the keys end in a random order, most numbers are low.
@@ -377,49 +377,49 @@ mod tests {
             ("scattered", |slots| fastrand::Rng::with_seed(1).shuffle(slots), 0.9),
         ];
         for (order, arrange, at_most) in orders {
-            let mut slab = Slab::new();
-            let mut slots: Vec<_> = (0..KEYS).map(|key| insert(&mut slab, key)).collect();
-            let full = slab.chunks();
+            let mut arena = Arena::new();
+            let mut slots: Vec<_> = (0..KEYS).map(|key| insert(&mut arena, key)).collect();
+            let full = arena.chunks();
             arrange(&mut slots);
-            slots.into_iter().for_each(|slot| _ = slab.remove(slot));
-            println!("{order}: the last of {} chunks has the number {} of {full}", slab.spare, slab.chunks() - 1);
-            assert_eq!(slab.spare, Slab::<usize>::SPARE);
-            let most = slab.spare + (at_most * full as f64) as usize;
-            assert!(slab.chunks() <= most, "{order}: {} of {full}", slab.chunks());
+            slots.into_iter().for_each(|slot| _ = arena.remove(slot));
+            println!("{order}: the last of {} chunks has the number {} of {full}", arena.spare, arena.chunks() - 1);
+            assert_eq!(arena.spare, Arena::<usize>::SPARE);
+            let most = arena.spare + (at_most * full as f64) as usize;
+            assert!(arena.chunks() <= most, "{order}: {} of {full}", arena.chunks());
         }
     }
 
     #[test]
     fn a_steady_number_of_keys_reuses_its_slots() {
-        let mut slab = Slab::new();
-        let first = insert(&mut slab, 1);
+        let mut arena = Arena::new();
+        let first = insert(&mut arena, 1);
         for i in 0..1000 {
-            let slot = insert(&mut slab, i);
-            assert_eq!(slab.remove(slot), i);
+            let slot = insert(&mut arena, i);
+            assert_eq!(arena.remove(slot), i);
         }
-        assert_eq!(slab.chunks(), 1);
-        assert_eq!(slab.remove(first), 1);
+        assert_eq!(arena.chunks(), 1);
+        assert_eq!(arena.remove(first), 1);
     }
 
     /// A full chunk that loses a key takes the next one.
     #[test]
     fn a_full_chunk_that_gets_room_is_used() {
-        let mut slab = Slab::new();
-        let slots: Vec<_> = (0..3 * Chunk::<u32>::SLOTS).map(|i| insert(&mut slab, i as u32)).collect();
-        slab.remove(slots[70]);
-        insert(&mut slab, 0);
-        assert_eq!(slab.chunks(), 3);
+        let mut arena = Arena::new();
+        let slots: Vec<_> = (0..3 * Chunk::<u32>::SLOTS).map(|i| insert(&mut arena, i as u32)).collect();
+        arena.remove(slots[70]);
+        insert(&mut arena, 0);
+        assert_eq!(arena.chunks(), 3);
     }
 
     #[test]
     fn a_number_finds_a_taken_slot() {
-        let mut slab = Slab::new();
-        let slots: Vec<_> = (0..100_u8).map(|i| insert(&mut slab, [i; 104])).collect();
+        let mut arena = Arena::new();
+        let slots: Vec<_> = (0..100_u8).map(|i| insert(&mut arena, [i; 104])).collect();
         let (gone, left): (Vec<_>, Vec<_>) = slots.into_iter().partition(|slot| slot.key()[0] % 3 == 1);
         for slot in gone {
-            slab.remove(slot);
+            arena.remove(slot);
         }
-        let found: Vec<_> = (0..1000).filter_map(|number| slab.get(number)).collect();
+        let found: Vec<_> = (0..1000).filter_map(|number| arena.get(number)).collect();
         assert!(found == left, "in the order of memory");
     }
 
@@ -434,12 +434,12 @@ mod tests {
         }
         for unwinds in [false, true] {
             let alive = std::sync::Arc::new(());
-            let mut slab = Slab::new();
+            let mut arena = Arena::new();
             for _ in 0..100 {
-                insert(&mut slab, Bad(alive.clone()));
+                insert(&mut arena, Bad(alive.clone()));
             }
             let dropped = catch_unwind(AssertUnwindSafe(move || {
-                let _slab = slab;
+                let _arena = arena;
                 if unwinds {
                     std::panic::panic_any(0_usize);
                 }
@@ -452,13 +452,13 @@ mod tests {
     #[test]
     fn dropping_drops_taken_keys_only() {
         let key = std::sync::Arc::new(());
-        let mut slab = Slab::new();
-        let slots: Vec<_> = (0..100).map(|_| insert(&mut slab, key.clone())).collect();
+        let mut arena = Arena::new();
+        let slots: Vec<_> = (0..100).map(|_| insert(&mut arena, key.clone())).collect();
         for &slot in slots.iter().step_by(3) {
-            drop(slab.remove(slot));
+            drop(arena.remove(slot));
         }
         assert_eq!(std::sync::Arc::strong_count(&key), 1 + 66);
-        drop(slab);
+        drop(arena);
         assert_eq!(std::sync::Arc::strong_count(&key), 1);
     }
 
@@ -468,9 +468,9 @@ mod tests {
         assert_eq!(size_of::<Slot<u64>>(), 32);
     }
 
-    /// The constants of a slab for keys of `N` bytes.
+    /// The constants of an arena for keys of `N` bytes.
     fn shape<const N: usize>() -> (usize, usize) {
-        (Chunk::<[u8; N]>::SLOTS, Slab::<[u8; N]>::SPARE)
+        (Chunk::<[u8; N]>::SLOTS, Arena::<[u8; N]>::SPARE)
     }
 
     #[test]
@@ -488,33 +488,33 @@ mod tests {
     #[test]
     #[cfg_attr(not(target_pointer_width = "64"), ignore = "the sizes are those of 64-bit targets")]
     fn large_keys_fill_their_chunks() {
-        let mut slab = Slab::new();
-        let slots: Vec<_> = (0..100_u8).map(|i| insert(&mut slab, [i; 104])).collect();
-        assert_eq!(vacant(&slab), [0, 0, 0, 24]);
-        assert_eq!(slab.iter_chunks(0..slab.chunks()).count(), 100);
+        let mut arena = Arena::new();
+        let slots: Vec<_> = (0..100_u8).map(|i| insert(&mut arena, [i; 104])).collect();
+        assert_eq!(vacant(&arena), [0, 0, 0, 24]);
+        assert_eq!(arena.iter_chunks(0..arena.chunks()).count(), 100);
         for (&slot, i) in slots.iter().zip(0..) {
-            assert_eq!(slab.remove(slot), [i; 104]);
+            assert_eq!(arena.remove(slot), [i; 104]);
         }
-        assert_eq!(vacant(&slab), [31; 4]);
+        assert_eq!(vacant(&arena), [31; 4]);
     }
 
     /// When chunks of a burst are freed, the numbers at the end are given up, and the others are used again.
     #[test]
     fn numbers_of_freed_chunks_are_used_again() {
         const SLOTS: u32 = Chunk::<u32>::SLOTS as u32;
-        let mut slab = Slab::new();
-        let slots: Vec<_> = (0..100 * SLOTS).map(|i| insert(&mut slab, i)).collect();
+        let mut arena = Arena::new();
+        let slots: Vec<_> = (0..100 * SLOTS).map(|i| insert(&mut arena, i)).collect();
         let (stay, go): (Vec<_>, Vec<_>) = slots.into_iter().zip(0..).partition(|&(_, i)| i / SLOTS == 10);
-        go.into_iter().for_each(|(slot, i)| assert_eq!(slab.remove(slot), i));
-        slab.shrink(0..slab.chunks());
-        assert_eq!((slab.chunks(), chunks(&slab).count(), slab.taken()), (11, 1, SLOTS as usize));
-        assert!(slab.chunks.capacity() < 100);
-        slab.shrink_arrays();
-        assert_eq!(slab.chunks.capacity(), 11);
-        let again: Vec<_> = (0..10 * SLOTS).map(|i| insert(&mut slab, i)).collect();
-        assert_eq!(slab.chunks(), 11);
+        go.into_iter().for_each(|(slot, i)| assert_eq!(arena.remove(slot), i));
+        arena.shrink(0..arena.chunks());
+        assert_eq!((arena.chunks(), chunks(&arena).count(), arena.taken()), (11, 1, SLOTS as usize));
+        assert!(arena.chunks.capacity() < 100);
+        arena.shrink_arrays();
+        assert_eq!(arena.chunks.capacity(), 11);
+        let again: Vec<_> = (0..10 * SLOTS).map(|i| insert(&mut arena, i)).collect();
+        assert_eq!(arena.chunks(), 11);
         let all = stay.into_iter().map(|(slot, _)| slot).chain(again);
-        let mut keys: Vec<_> = all.map(|slot| slab.remove(slot)).collect();
+        let mut keys: Vec<_> = all.map(|slot| arena.remove(slot)).collect();
         keys.sort_unstable();
         assert_eq!(keys, (0..11 * SLOTS).collect::<Vec<_>>());
     }

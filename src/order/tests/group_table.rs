@@ -1,18 +1,18 @@
 //! The buckets follow the number of groups.
 
 use super::VISITS;
+use crate::order::group_table::GroupTable;
 use crate::order::lanes::Lanes;
-use crate::order::table::Table;
 use crate::order::{Bin, Group};
 use crate::random::mix;
 
 #[test]
 fn a_table_grows_and_shrinks_with_its_groups() {
     const MANY: u32 = 6000;
-    let (mut table, mut lanes, mut bin) = (Table::new(), Lanes::default(), Bin::<u32>::new());
+    let (mut table, mut lanes, mut bin) = (GroupTable::new(), Lanes::default(), Bin::<u32>::new());
     let group = |number: u32| Group { hash: mix(number.into()), weight: 1 };
     // Finds all groups, in a visit and a half for each or a bit more.
-    let find_all = |table: &mut Table, lanes: &mut Lanes, numbers: &[u32]| {
+    let find_all = |table: &mut GroupTable, lanes: &mut Lanes, numbers: &[u32]| {
         VISITS.set(0);
         for (at, number) in numbers.iter().enumerate() {
             assert_eq!(table.find_or_make(group(at as u32), lanes), *number);
@@ -20,7 +20,7 @@ fn a_table_grows_and_shrinks_with_its_groups() {
         let visits = VISITS.get() as usize;
         assert!(visits <= 10 + 7 * numbers.len() / 4, "{visits} for {} groups", numbers.len());
     };
-    let segments = |table: &Table| table.bytes() / 4096;
+    let segments = |table: &GroupTable| table.bytes() / 4096;
     for round in 0..3 {
         let mut numbers = Vec::new();
         for number in 0..MANY {

@@ -19,14 +19,14 @@ const SEGMENT: usize = 1024;
 /// There are no fewer buckets.
 const FEWEST: usize = 64;
 
-pub(super) struct Table {
+pub(super) struct GroupTable {
     segments: Vec<Segment>,
     /// The number of buckets.
     len: usize,
     pub(super) groups: usize,
 }
 
-impl Table {
+impl GroupTable {
     pub(super) fn new() -> Self {
         Self { segments: vec![Box::new([NONE; SEGMENT])], len: FEWEST, groups: 0 }
     }

@@ -34,7 +34,7 @@ impl<T: Copy> Groups<T> {
     #[cold]
     pub(super) fn skip(&mut self) {
         let (mut most, mut left) = (None, SOME);
-        for level in self.choice.held_from(self.last_skipped) {
+        for level in self.rotation.held_from(self.last_skipped) {
             let passed = self.levels[usize::from(level)].lists[Seat::Passed as usize];
             for (number, lane) in passed.iter(&self.lanes).take(left) {
                 most = most.max(Some((lane.passes, self.draw(left as u32), number)));
@@ -53,7 +53,7 @@ impl<T: Copy> Groups<T> {
     /// A group that was full is so no longer. Returns the number of its keys.
     pub(super) fn has_room(&mut self, group: u32) -> usize {
         self.rooms += 1;
-        let owed = if self.choice.strict { None } else { self.most_passed(group) };
+        let owed = if self.rotation.strict { None } else { self.most_passed(group) };
         let keys = self.seat_all(group, NONE);
         if let Some(owed) = owed {
             self.put(owed, Seat::Owed, false);
