@@ -23,7 +23,7 @@
 
 use super::buckets::Buckets;
 use super::chunk::{Chunk, ChunkRef, Header};
-use super::hash::Hash;
+use super::hash::KeyHash;
 use super::segmented::Segmented;
 use super::slot::{EntryRef, Slot};
 use crate::numbers::NumberPool;
@@ -131,7 +131,7 @@ impl<K> Arena<K> {
 
     /// Puts a key into a vacant slot. Its word has no bit set yet.
     #[inline(always)]
-    pub(super) fn insert(&mut self, key: K, hash: Hash, group: u32) -> EntryRef<K> {
+    pub(super) fn insert(&mut self, key: K, hash: KeyHash, group: u32) -> EntryRef<K> {
         let chunk = match self.open {
             Some(chunk) => chunk,
             None => self.grow(),
@@ -335,7 +335,7 @@ mod tests {
     use super::*;
 
     fn insert<K>(arena: &mut Arena<K>, key: K) -> EntryRef<K> {
-        arena.insert(key, Hash(0), 0)
+        arena.insert(key, KeyHash(0), 0)
     }
 
     fn chunks<K>(arena: &Arena<K>) -> impl Iterator<Item = &Chunk<K>> {

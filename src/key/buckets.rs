@@ -1,6 +1,6 @@
 //! The arrays of chains of the table.
 
-use super::hash::Hash;
+use super::hash::KeyHash;
 use super::slot::{EntryRef, Slot};
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
@@ -62,7 +62,7 @@ impl<K> Buckets<K> {
 
     /// The bucket of a hash. Not for an array that has been truncated.
     #[inline]
-    pub(super) fn at(&self, hash: Hash) -> usize {
+    pub(super) fn at(&self, hash: KeyHash) -> usize {
         hash.0 as usize & self.len().wrapping_sub(1)
     }
 
@@ -87,13 +87,13 @@ impl<K> Buckets<K> {
 
     /// An odd number up to `TAG`, from the high bits of the hash; the low bits choose the bucket.
     #[inline]
-    fn tag(hash: Hash) -> usize {
+    fn tag(hash: KeyHash) -> usize {
         (hash.0 >> 29) as usize & Self::TAG | 1
     }
 
     /// The first slot of a chain, or `None` if the tag shows that no key of this hash is in it.
     #[inline]
-    pub(super) fn find(&self, at: usize, hash: Hash) -> Option<EntryRef<K>> {
+    pub(super) fn find(&self, at: usize, hash: KeyHash) -> Option<EntryRef<K>> {
         let tag = self.pointer(at).addr() & Self::TAG;
         if tag != 0 && tag != Self::tag(hash) { None } else { self.first(at) }
     }
@@ -153,10 +153,11 @@ mod tests {
     fn tags_are_spread() {
         const TAGS: usize = Buckets::<u64>::TAG.div_ceil(2);
         let mut counts = [0; TAGS];
-        (0..1000 * TAGS as u32).for_each(|n| counts[Buckets::<u64>::tag(Hash(n.wrapping_mul(0x9e37_79b9))) / 2] += 1);
+        (0..1000 * TAGS as u32)
+            .for_each(|n| counts[Buckets::<u64>::tag(KeyHash(n.wrapping_mul(0x9e37_79b9))) / 2] += 1);
         assert!(counts.iter().all(|count| (900..1100).contains(count)), "{counts:?}");
         assert!(
-            (0..1000).all(|n| Buckets::<u64>::tag(Hash(n << 22)) % 2 == 1),
+            (0..1000).all(|n| Buckets::<u64>::tag(KeyHash(n << 22)) % 2 == 1),
             "an even tag could be 0, which means that the chain must be walked"
         );
     }

@@ -23,7 +23,7 @@ mod state;
 mod table;
 
 pub(crate) use arena::Retired;
-pub(crate) use hash::Hash;
+pub(crate) use hash::KeyHash;
 pub(crate) use side_array::SideArray;
 pub(crate) use slot::{EntryRef, SlotId};
 pub(crate) use state::{OnAdd, OnDone, State};

@@ -15,7 +15,7 @@
 //!
 //! All but the key, its hash and its state is used under the queue's lock. The holder of a key reads these three without it.
 
-use super::hash::Hash;
+use super::hash::KeyHash;
 use super::state::State;
 use crate::prefetch::prefetch_at;
 use crate::sync::UnsafeCell;
@@ -30,7 +30,7 @@ pub(super) struct Slot<K> {
     index: u8,
     levels: [Cell<i8>; 2],
     /// Written when the slot is taken.
-    pub(super) hash: Cell<Hash>,
+    pub(super) hash: Cell<KeyHash>,
     position: Cell<u32>,
     /// Written when the slot is taken.
     pub(super) group: Cell<u32>,
@@ -46,7 +46,7 @@ impl<K> Slot<K> {
             state: State::vacant(),
             index,
             levels: [const { Cell::new(0) }; 2],
-            hash: Cell::new(Hash(0)),
+            hash: Cell::new(KeyHash(0)),
             position: Cell::new(0),
             group: Cell::new(0),
             next: Cell::new(None),
@@ -107,7 +107,7 @@ impl<K> EntryRef<K> {
     }
 
     #[inline]
-    pub(crate) fn hash(&self) -> Hash {
+    pub(crate) fn hash(&self) -> KeyHash {
         self.slot().hash.get()
     }
 

@@ -30,7 +30,7 @@
 use super::arena::{Arena, Retired};
 use super::buckets::Buckets;
 use super::chunk::Chunk;
-use super::hash::Hash;
+use super::hash::KeyHash;
 use super::slot::EntryRef;
 use crate::prefetch::prefetch_at;
 use crate::sync::model_const;
@@ -102,7 +102,7 @@ impl<K> Table<K> {
 
     /// The slot of this key.
     #[inline]
-    pub(crate) fn find<Q: Equivalent<K> + ?Sized>(&self, key: &Q, hash: Hash) -> Option<EntryRef<K>> {
+    pub(crate) fn find<Q: Equivalent<K> + ?Sized>(&self, key: &Q, hash: KeyHash) -> Option<EntryRef<K>> {
         if self.left > 0 {
             return self.find_while_moving(key, hash);
         }
@@ -110,13 +110,13 @@ impl<K> Table<K> {
     }
 
     #[cold]
-    fn find_while_moving<Q: Equivalent<K> + ?Sized>(&self, key: &Q, hash: Hash) -> Option<EntryRef<K>> {
+    fn find_while_moving<Q: Equivalent<K> + ?Sized>(&self, key: &Q, hash: KeyHash) -> Option<EntryRef<K>> {
         let (in_old, at) = self.place_while_moving(hash);
         Self::find_in(if in_old { &self.old } else { &self.buckets }, at, key, hash)
     }
 
     #[inline]
-    fn find_in<Q>(buckets: &Buckets<K>, at: usize, key: &Q, hash: Hash) -> Option<EntryRef<K>>
+    fn find_in<Q>(buckets: &Buckets<K>, at: usize, key: &Q, hash: KeyHash) -> Option<EntryRef<K>>
     where
         Q: Equivalent<K> + ?Sized,
     {
@@ -132,7 +132,7 @@ impl<K> Table<K> {
 
     /// Puts in a key that is not there. The verb sets a bit of its state (I4).
     #[inline(always)]
-    pub(crate) fn insert(&mut self, key: K, hash: Hash, group: u32) -> EntryRef<K> {
+    pub(crate) fn insert(&mut self, key: K, hash: KeyHash, group: u32) -> EntryRef<K> {
         if self.arena.taken() >= self.room_at {
             self.make_room();
         }
@@ -279,7 +279,7 @@ impl<K> Table<K> {
 
     /// While chains move: whether the chain of this hash is in the old array, and its bucket.
     #[inline]
-    fn place_while_moving(&self, hash: Hash) -> (bool, usize) {
+    fn place_while_moving(&self, hash: KeyHash) -> (bool, usize) {
         let old = hash.0 as usize & self.old_mask;
         if old < self.left { (self.grows(), old) } else { (false, hash.0 as usize & self.new_mask) }
     }
@@ -371,7 +371,7 @@ impl<K> Table<K> {
 
 /// Prefetches the bucket of this hash, if the buckets are still where they were, and none of their chains is in another array.
 #[inline]
-pub(crate) fn prefetch_bucket((start, count): (usize, usize), hash: Hash) {
+pub(crate) fn prefetch_bucket((start, count): (usize, usize), hash: KeyHash) {
     let bucket = hash.0 as usize & count.wrapping_sub(1);
     prefetch_at(std::ptr::without_provenance::<usize>(start).wrapping_add(bucket));
 }
@@ -391,7 +391,8 @@ mod tests {
             (random >> 33) % below
         };
         // Half of the keys have a good hash, and the others a bad one: long chains.
-        let hash = |key: u64| Hash(if key % 2 == 0 { (key as u32).wrapping_mul(0x9e37_79b9) } else { key as u32 % 64 });
+        let hash =
+            |key: u64| KeyHash(if key % 2 == 0 { (key as u32).wrapping_mul(0x9e37_79b9) } else { key as u32 % 64 });
         let mut table = Table::new(0);
         let mut known = HashMap::new();
         for (keys, adds) in [(100, 9), (50_000, 9), (50_000, 1), (2_000, 5), (60_000, 9), (60_000, 0)] {
@@ -596,7 +597,7 @@ mod tests {
         }
     }
 
-    fn spread(n: u32) -> Hash {
-        Hash(n.wrapping_mul(0x9e37_79b9))
+    fn spread(n: u32) -> KeyHash {
+        KeyHash(n.wrapping_mul(0x9e37_79b9))
     }
 }

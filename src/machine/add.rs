@@ -11,7 +11,7 @@
 
 use super::later::Due;
 use super::{EntryRef, Failure, Machine, Mode, Owed};
-use crate::key::{Hash, OnAdd};
+use crate::key::{KeyHash, OnAdd};
 use crate::order::{Group, NORMAL};
 use crate::{Added, DelayConflict};
 use equivalent::Equivalent;
@@ -57,7 +57,7 @@ impl How<'_> {
 
 impl<K> Machine<K> {
     /// Whether the key is known: then an add does not need its group.
-    pub(crate) fn is_known<Q: Equivalent<K> + ?Sized>(&self, key: &Q, hash: Hash) -> bool {
+    pub(crate) fn is_known<Q: Equivalent<K> + ?Sized>(&self, key: &Q, hash: KeyHash) -> bool {
         self.keys.find(key, hash).is_some()
     }
 
@@ -66,7 +66,7 @@ impl<K> Machine<K> {
     pub(crate) fn add(
         &mut self,
         hand: &mut Option<K>,
-        hash: Hash,
+        hash: KeyHash,
         group: Group,
         how: How<'_>,
         mode: Mode,
@@ -112,7 +112,7 @@ impl<K> Machine<K> {
 
     /// A failure counts although the add is refused, as a limiter of the user's own would count it.
     #[cold]
-    fn refuse(&mut self, hand: &mut Option<K>, hash: Hash, group: Group, how: How<'_>, mode: Mode) -> Added
+    fn refuse(&mut self, hand: &mut Option<K>, hash: KeyHash, group: Group, how: How<'_>, mode: Mode) -> Added
     where
         K: Eq,
     {
@@ -128,12 +128,18 @@ impl<K> Machine<K> {
 
     /// The key in the hand, which is not known.
     #[inline(always)]
-    fn insert(&mut self, hand: &mut Option<K>, hash: Hash, group: Group, mode: Mode) -> EntryRef<K> {
+    fn insert(&mut self, hand: &mut Option<K>, hash: KeyHash, group: Group, mode: Mode) -> EntryRef<K> {
         let group = if mode.is_ordered { self.order.enter_group(group) } else { 0 };
         self.keys.insert(hand.take().expect("the key is in the hand"), hash, group)
     }
 
-    pub(super) fn find_or_insert(&mut self, hand: &mut Option<K>, hash: Hash, group: Group, mode: Mode) -> EntryRef<K>
+    pub(super) fn find_or_insert(
+        &mut self,
+        hand: &mut Option<K>,
+        hash: KeyHash,
+        group: Group,
+        mode: Mode,
+    ) -> EntryRef<K>
     where
         K: Eq,
     {

@@ -11,7 +11,7 @@
 //! An item has a `Drop`, so its ends duplicate the token to move it out ([`Claimed::duplicate`]).
 
 use super::{EntryRef, Machine};
-use crate::key::{Hash, SlotId};
+use crate::key::{KeyHash, SlotId};
 use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 
@@ -52,7 +52,7 @@ impl<K> Claimed<K> {
     }
 
     /// The key's hash, which says its shard.
-    pub(crate) fn hash(&self) -> Hash {
+    pub(crate) fn hash(&self) -> KeyHash {
         self.0.hash()
     }
 

@@ -30,7 +30,7 @@
 
 use super::later::{Due, Dues, Setter};
 use super::{EntryRef, How, Machine, Mode, Owed};
-use crate::key::Hash;
+use crate::key::KeyHash;
 use crate::{Added, DelayConflict, DelayedAdd};
 use equivalent::Equivalent;
 
@@ -59,7 +59,7 @@ impl<K> Machine<K> {
 
     /// Drops the delay of a key.
     #[inline(always)]
-    pub(crate) fn cancel<Q>(&mut self, hand: &mut Option<K>, key: &Q, hash: Hash, mode: Mode) -> (Cancelled, Owed)
+    pub(crate) fn cancel<Q>(&mut self, hand: &mut Option<K>, key: &Q, hash: KeyHash, mode: Mode) -> (Cancelled, Owed)
     where
         Q: Equivalent<K> + ?Sized,
     {

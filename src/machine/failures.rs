@@ -1,7 +1,7 @@
 //! Failures, which the machine counts itself unless a limiter of the user's own does.
 
 use super::{Claimed, EntryRef, Machine, Mode, Owed};
-use crate::key::Hash;
+use crate::key::KeyHash;
 use equivalent::Equivalent;
 
 /// What an add has to do with failures.
@@ -31,7 +31,7 @@ impl Failure<'_> {
 
 impl<K> Machine<K> {
     /// Forgets the failures of a key.
-    pub(crate) fn forget_failures<Q>(&mut self, hand: &mut Option<K>, key: &Q, hash: Hash, mode: Mode) -> Owed
+    pub(crate) fn forget_failures<Q>(&mut self, hand: &mut Option<K>, key: &Q, hash: KeyHash, mode: Mode) -> Owed
     where
         Q: Equivalent<K> + ?Sized,
     {
@@ -41,7 +41,7 @@ impl<K> Machine<K> {
     }
 
     /// The number of failures of a key that were counted here.
-    pub(crate) fn failures<Q: Equivalent<K> + ?Sized>(&self, key: &Q, hash: Hash) -> u32 {
+    pub(crate) fn failures<Q: Equivalent<K> + ?Sized>(&self, key: &Q, hash: KeyHash) -> u32 {
         self.find_failing(key, hash).map_or(0, |entry| self.failures_of(entry))
     }
 
@@ -50,7 +50,7 @@ impl<K> Machine<K> {
         self.failures_of(self.held(claimed))
     }
 
-    fn find_failing<Q: Equivalent<K> + ?Sized>(&self, key: &Q, hash: Hash) -> Option<EntryRef<K>> {
+    fn find_failing<Q: Equivalent<K> + ?Sized>(&self, key: &Q, hash: KeyHash) -> Option<EntryRef<K>> {
         if self.later.failing == 0 { None } else { self.keys.find(key, hash) }
     }
 

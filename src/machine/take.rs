@@ -4,7 +4,7 @@
 //! out. Full groups hold nothing back.
 
 use super::{Delay, EntryRef, Machine, Mode, Owed, Seen};
-use crate::key::Hash;
+use crate::key::KeyHash;
 use equivalent::Equivalent;
 
 /// What was taken out.
@@ -33,7 +33,7 @@ impl<K> Machine<K> {
     }
 
     /// The key is not to be handed out, now or later. Returns whether it was dirty or delayed.
-    pub(crate) fn remove<Q>(&mut self, hand: &mut Option<K>, key: &Q, hash: Hash, mode: Mode) -> (bool, Owed)
+    pub(crate) fn remove<Q>(&mut self, hand: &mut Option<K>, key: &Q, hash: KeyHash, mode: Mode) -> (bool, Owed)
     where
         Q: Equivalent<K> + ?Sized,
     {

@@ -27,12 +27,12 @@ use crate::time::nanos;
 use ahash::RandomState;
 use crossbeam_utils::CachePadded;
 use hashbrown::HashTable;
-use hashbrown::hash_table::Entry as Place;
+use hashbrown::hash_table::Entry as TableEntry;
 use std::hash::Hash;
 use std::mem;
 use std::time::Duration;
 
-type Table<K> = HashTable<Entry<K>>;
+type Entries<K> = HashTable<Entry<K>>;
 
 /// What is remembered of a key.
 #[derive(Debug, Clone, Copy)]
@@ -40,17 +40,17 @@ pub(super) struct Record {
     /// The number of failures since the key was last forgotten.
     pub(super) failures: u32,
     /// It is here because there is room.
-    hash: KeyHash,
+    hash: ShortHash,
     /// The time at which the last delay elapses.
     pub(super) until: u64,
 }
 
 /// The part of a key's hash that is kept, so that no key is hashed under a lock (P17): the low half. The high half chooses the shard.
 #[derive(Debug, Clone, Copy)]
-struct KeyHash(u32);
+struct ShortHash(u32);
 
 /// Where a key is: its shard, and its hash there.
-type Home<'a, K> = (&'a Mutex<Shard<K>>, KeyHash);
+type Home<'a, K> = (&'a Mutex<Shard<K>>, ShortHash);
 
 /// See the docs of this module.
 pub(super) struct KeyedStore<K> {
@@ -72,8 +72,8 @@ struct Bounds {
 }
 
 struct Shard<K> {
-    recent: Table<K>,
-    old: Table<K>,
+    recent: Entries<K>,
+    old: Entries<K>,
     /// The begin of the age of `recent`.
     recent_since: u64,
     /// The time at which the last delay in `old` elapses. Used with `drop_elapsed`.
@@ -113,7 +113,7 @@ impl<K> KeyedStore<K> {
     }
 
     fn with_bounds(bounds: Bounds, shards: usize) -> Self {
-        let shard = || Shard { recent: Table::new(), old: Table::new(), recent_since: 0, old_elapsed_at: 0 };
+        let shard = || Shard { recent: Entries::new(), old: Entries::new(), recent_since: 0, old_elapsed_at: 0 };
         let shards = (0..shards).map(|_| CachePadded::new(Mutex::one_of_many(shard()))).collect();
         Self { hasher: hasher(), shards, bounds }
     }
@@ -180,7 +180,7 @@ impl<K: Hash + Eq> KeyedStore<K> {
     #[inline]
     fn home(&self, key: &K) -> Home<'_, K> {
         let hash = self.hasher.hash_one(key);
-        (&self.shards[(hash >> 32) as usize & (self.shards.len() - 1)], KeyHash::of(hash))
+        (&self.shards[(hash >> 32) as usize & (self.shards.len() - 1)], ShortHash::of(hash))
     }
 
     /// What is remembered of a key.
@@ -239,8 +239,8 @@ impl<K: Hash + Eq + Clone> KeyedStore<K> {
         // Another thread may have inserted the key meanwhile.
         if !self.is_bounded() {
             let entry = match shard.recent.entry(hash.wide(), |entry| entry.key == *key, Entry::hash) {
-                Place::Occupied(entry) => entry,
-                Place::Vacant(place) => place.insert(new),
+                TableEntry::Occupied(entry) => entry,
+                TableEntry::Vacant(place) => place.insert(new),
             };
             return change(&mut entry.into_mut().record);
         }
@@ -263,13 +263,13 @@ impl<K> Shard<K> {
     }
 
     /// `since`: the begin of the age of the keys to come.
-    fn rotate(&mut self, since: u64, dropped: &mut Vec<Table<K>>) {
+    fn rotate(&mut self, since: u64, dropped: &mut Vec<Entries<K>>) {
         let full = mem::take(&mut self.recent);
         dropped.push(mem::replace(&mut self.old, full));
         self.recent_since = since;
     }
 
-    fn rotate_if_due(&mut self, bounds: &Bounds, now: u64, dropped: &mut Vec<Table<K>>) {
+    fn rotate_if_due(&mut self, bounds: &Bounds, now: u64, dropped: &mut Vec<Entries<K>>) {
         match self.ages(bounds, now) {
             0 => {}
             1 => self.rotate(self.recent_since + bounds.age, dropped),
@@ -282,7 +282,7 @@ impl<K> Shard<K> {
     }
 
     /// Inserts a key that is in neither table.
-    fn insert(&mut self, entry: Entry<K>, bounds: &Bounds, now: u64, dropped: &mut Vec<Table<K>>) -> &mut Record {
+    fn insert(&mut self, entry: Entry<K>, bounds: &Bounds, now: u64, dropped: &mut Vec<Entries<K>>) -> &mut Record {
         if self.recent.len() >= bounds.keys {
             self.rotate(now, dropped);
         }
@@ -293,8 +293,8 @@ impl<K> Shard<K> {
 impl<K: Eq> Shard<K> {
     /// `ages`: the number of ages that have ended.
     #[inline]
-    fn find<'a>(&'a self, key: &K, hash: KeyHash, ages: u64) -> Option<&'a Entry<K>> {
-        let find = |table: &'a Table<K>| table.find(hash.wide(), |entry| entry.key == *key);
+    fn find<'a>(&'a self, key: &K, hash: ShortHash, ages: u64) -> Option<&'a Entry<K>> {
+        let find = |table: &'a Entries<K>| table.find(hash.wide(), |entry| entry.key == *key);
         match ages {
             0 => find(&self.recent).or_else(|| find(&self.old)),
             1 => find(&self.recent),
@@ -306,10 +306,10 @@ impl<K: Eq> Shard<K> {
     fn promote(
         &mut self,
         key: &K,
-        hash: KeyHash,
+        hash: ShortHash,
         bounds: &Bounds,
         now: u64,
-        dropped: &mut Vec<Table<K>>,
+        dropped: &mut Vec<Entries<K>>,
     ) -> Option<&mut Record> {
         if let Some(bucket) = self.recent.find_bucket_index(hash.wide(), |entry| entry.key == *key) {
             return self.recent.get_bucket_mut(bucket).map(|entry| &mut entry.record);
@@ -319,14 +319,14 @@ impl<K: Eq> Shard<K> {
     }
 
     #[inline]
-    fn remove(&mut self, key: &K, hash: KeyHash) -> Option<Entry<K>> {
+    fn remove(&mut self, key: &K, hash: ShortHash) -> Option<Entry<K>> {
         take(&mut self.recent, key, hash).or_else(|| take(&mut self.old, key, hash))
     }
 }
 
 /// Takes a key out of a table, and gives memory back that the other keys do not need.
 #[inline]
-fn take<K: Eq>(table: &mut Table<K>, key: &K, hash: KeyHash) -> Option<Entry<K>> {
+fn take<K: Eq>(table: &mut Entries<K>, key: &K, hash: ShortHash) -> Option<Entry<K>> {
     let (entry, _) = table.find_entry(hash.wide(), |entry| entry.key == *key).ok()?.remove();
     // Not its capacity: that counts no bucket of a removed key.
     if table.num_buckets() > SHRINK_MIN && table.len() < table.num_buckets() / 8 {
@@ -335,7 +335,7 @@ fn take<K: Eq>(table: &mut Table<K>, key: &K, hash: KeyHash) -> Option<Entry<K>>
     Some(entry)
 }
 
-impl KeyHash {
+impl ShortHash {
     #[inline]
     fn of(hash: u64) -> Self {
         Self(hash as u32)
@@ -452,8 +452,8 @@ mod tests {
     /// If less than an eighth of a table is used, it shrinks to twice its length. A small table does not.
     #[test]
     fn storage_follows_the_number_of_keys() {
-        let mut table = Table::new();
-        let hash = |n: u32| KeyHash::of(u64::from(n).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32);
+        let mut table = Entries::new();
+        let hash = |n: u32| ShortHash::of(u64::from(n).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32);
         for key in 0..10_000 {
             let entry = Entry { record: Record { failures: 0, hash: hash(key), until: 0 }, key };
             table.insert_unique(entry.hash(), entry, Entry::hash);

@@ -5,7 +5,7 @@ use super::hub::Flags;
 use super::locked::{Held, Locked};
 use super::section::in_mode;
 use super::settings::Limiter;
-use crate::key::Hash as KeyHash;
+use crate::key::KeyHash;
 use crate::machine::{Failure, How};
 use crate::order::Group;
 use crate::sync::Arc;

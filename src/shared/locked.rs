@@ -1,6 +1,6 @@
 //! A shard with its lock, and what other threads read of it without the lock.
 
-use crate::key::{Hash as KeyHash, prefetch_bucket};
+use crate::key::{KeyHash, prefetch_bucket};
 use crate::machine::{Machine, Mode, NEVER};
 use crate::order::{NORMAL, Words, level_of, priority_of};
 use crate::sync::{AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering};

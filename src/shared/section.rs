@@ -17,7 +17,7 @@ use super::Shared;
 use super::hub::Flags;
 use super::locked::{Held, Locked};
 use crate::Added;
-use crate::key::Hash as KeyHash;
+use crate::key::KeyHash;
 use crate::machine::{Cancelled, Claimed, End, Ended, Expired, How, Machine, Mode, NEVER, Owed, Seen, TakenOut};
 use crate::order::Group;
 use crate::panics::drop_each;

@@ -4,7 +4,7 @@ use super::hub::{Flags, Hub, HubGuard};
 use super::locked::Locked;
 use super::settings::{Limiter, Settings};
 use crate::coop;
-use crate::key::Hash as KeyHash;
+use crate::key::KeyHash;
 use crate::machine::{Claimed, Machine, NEVER};
 use crate::observe::{Observer, RunCounters};
 use crate::order::AnyOrder;

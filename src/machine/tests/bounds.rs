@@ -1,6 +1,6 @@
 //! What a verb does when there is no room, and which memory a slot takes.
 
-use crate::key::Hash;
+use crate::key::KeyHash;
 use crate::machine::{BATCH, End, EntryRef, Failure, How, Machine, Mode};
 use crate::order::{AnyOrder, Group};
 use crate::rate_limiter::{ItemExponentialFailure, RateLimiter};
@@ -10,7 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 fn add(machine: &mut Machine<u64>, key: u64, how: How<'_>) -> Added {
-    machine.add(&mut Some(key), Hash(key as u32), Group::default(), how, Mode::PLAIN).0
+    machine.add(&mut Some(key), KeyHash(key as u32), Group::default(), how, Mode::PLAIN).0
 }
 
 fn says_full<T>(end: std::thread::Result<T>) -> bool {
@@ -57,7 +57,7 @@ fn a_verb_that_finds_the_wheel_full_changes_nothing() {
 fn a_requeue_with_the_first_priority_is_next() {
     let mut machine = Machine::<u64>::new(AnyOrder::new(true), DelayedAdd::Independent, 0);
     for key in [1, 2] {
-        let _added = machine.add(&mut Some(key), Hash(key as u32), Group::default(), How::NOW, Mode::ORDERED);
+        let _added = machine.add(&mut Some(key), KeyHash(key as u32), Group::default(), How::NOW, Mode::ORDERED);
     }
     let claimed = machine.get(Mode::ORDERED).0.expect("it is queued");
     assert_eq!(*claimed.key(), 1);

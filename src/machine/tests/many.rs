@@ -1,6 +1,6 @@
 //! More keys than fit a block, a chunk or an array: what the lives, with a dozen of keys, do not reach.
 
-use crate::key::{Hash, Retired};
+use crate::key::{KeyHash, Retired};
 use crate::machine::{BATCH, Cancelled, End, Ended, Failure, How, Machine, Mode, Owed, Which};
 use crate::order::{AnyOrder, Group};
 use crate::{Added, DelayConflict, DelayedAdd};
@@ -8,8 +8,8 @@ use std::collections::BTreeSet;
 
 const MANY: u64 = if cfg!(miri) { 600 } else { 30_000 };
 
-pub(super) fn hash(key: u64) -> Hash {
-    Hash((key as u32).wrapping_mul(0x9e37_79b9))
+pub(super) fn hash(key: u64) -> KeyHash {
+    KeyHash((key as u32).wrapping_mul(0x9e37_79b9))
 }
 
 pub(super) fn add(machine: &mut Machine<u64>, key: u64) -> (Added, Owed) {

@@ -1,6 +1,6 @@
 //! Memory that was asked for stays, and what a burst took comes back, also while a key stays queued (P15). No verb visits many keys.
 
-use crate::key::Hash;
+use crate::key::KeyHash;
 use crate::machine::{Claimed, End, EntryRef, How, Machine, Mode, Owed};
 use crate::order::tests::VISITS;
 use crate::order::{AnyOrder, Group};
@@ -14,8 +14,8 @@ const MANY: u64 = if cfg!(miri) {
     1_000_000
 };
 
-fn hash(key: u64) -> Hash {
-    Hash((key as u32).wrapping_mul(0x9e37_79b9))
+fn hash(key: u64) -> KeyHash {
+    KeyHash((key as u32).wrapping_mul(0x9e37_79b9))
 }
 
 /// A machine whose verbs are looked at.

@@ -10,7 +10,7 @@ use super::reference::op::{End, Form, How, Op, Span};
 use super::reference::plan::{Limiter, Plan};
 use super::reference::queue::{Counts, NEVER, Reference};
 use super::run_times::Times;
-use crate::key::Hash;
+use crate::key::KeyHash;
 use crate::machine::{
     self, BATCH, Cancelled, Claimed, DirtyTicket, Ended, Failure, FailureDelay, Machine, Mode, Owed, Which,
 };
@@ -105,10 +105,10 @@ struct Shards {
     had_work: BTreeSet<u8>,
 }
 
-pub(super) fn hash(key: u8) -> Hash {
+pub(super) fn hash(key: u8) -> KeyHash {
     // As the hash of a `Key`: two keys are in one chain.
     let hashed = if key < KEYS { key % (KEYS / 2) } else { key };
-    Hash(u32::from(hashed).wrapping_mul(0x9e37_79b9))
+    KeyHash(u32::from(hashed).wrapping_mul(0x9e37_79b9))
 }
 
 impl Run {

@@ -1,7 +1,7 @@
 //! Which keys are measured by a clock that is not given.
 
 use crate::DelayedAdd;
-use crate::key::Hash;
+use crate::key::KeyHash;
 use crate::machine::durations::Durations;
 use crate::machine::{End, How, Machine, MaybeNanos, Mode};
 use crate::order::{AnyOrder, Group};
@@ -11,7 +11,7 @@ const MEASURED: Mode = Mode { is_measured: true, is_ordered: true, ..Mode::PLAIN
 /// Adds a key. Returns whether the time is wanted.
 fn add(machine: &mut Machine<u64>, key: u64, priority: i8, now: u64) -> bool {
     let how = How { priority, ..How::NOW };
-    let _added = machine.add(&mut Some(key), Hash(key as u32), Group::default(), how, MEASURED);
+    let _added = machine.add(&mut Some(key), KeyHash(key as u32), Group::default(), how, MEASURED);
     let wants = machine.wants_time();
     machine.times().expect("it measures").dirty_at(now);
     wants

@@ -1,7 +1,7 @@
 //! Stamps, beside a list of all pushes with their times; and what getters of several machines make of them.
 
 use crate::DelayedAdd;
-use crate::key::Hash;
+use crate::key::KeyHash;
 use crate::machine::{Claimed, End, EntryRef, How, Machine, Mode, Seen, Which};
 use crate::order::{AnyOrder, Group, Words, level_of};
 use std::collections::BTreeMap;
@@ -179,8 +179,8 @@ impl Shard {
     }
 }
 
-fn hash(key: u32) -> Hash {
-    Hash(key.wrapping_mul(0x9e37_79b9))
+fn hash(key: u32) -> KeyHash {
+    KeyHash(key.wrapping_mul(0x9e37_79b9))
 }
 
 #[test]

@@ -24,12 +24,12 @@ std::thread_local!(pub(crate) static MAX_BLOCKS: std::cell::Cell<u32> = const { 
 pub(super) const DEAD: u32 = u32::MAX;
 
 /// Pages without entries.
-pub(crate) type Pages = Vec<Box<Page<Block, 1>>>;
+pub(crate) type Pages = Vec<Box<Page<EntryBlock, 1>>>;
 
 /// Entries of one list. Its links lead to the neighbours in a circular list: blocks, or the head.
 #[derive(Debug)]
 #[repr(C)] // the fields that a removal touches are close together
-pub(crate) struct Block {
+pub(crate) struct EntryBlock {
     /// Entries before this are dead.
     pub(super) first: u8,
     /// Entries from here on were never used.
@@ -41,7 +41,7 @@ pub(crate) struct Block {
     pub(super) deadlines: [u64; BLOCK],
 }
 
-impl Default for Block {
+impl Default for EntryBlock {
     fn default() -> Self {
         let (deadlines, numbers) = ([0; BLOCK], [DEAD; BLOCK]);
         Self { deadlines, numbers, first: 0, end: 0, live: 0, earliest: u64::MAX }

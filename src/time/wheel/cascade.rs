@@ -10,7 +10,7 @@
 //!
 //! If a finer slot is opened meanwhile, its entries take the same way. Those that are deferred go in front of the backlog (T4).
 
-use super::blocks::{Block, DEAD};
+use super::blocks::{DEAD, EntryBlock};
 use super::{BACKLOG, DEFERRED, EXPIRED, HEAD, OPENING, Placements, Wheel};
 
 /// A slot of at most this number of entries is opened in one step, which sorts them.
@@ -77,7 +77,7 @@ impl Wheel {
     /// deferred.
     pub(super) fn sift_block(&mut self, placements: &mut impl Placements, budget: &mut usize) {
         let index = self.links(OPENING).1;
-        let Block { first, end, mut live, earliest, .. } = self.blocks[index];
+        let EntryBlock { first, end, mut live, earliest, .. } = self.blocks[index];
         let mut at = usize::from(if earliest > self.horizon { end } else { first });
         // A block that has lost its last entry is not read: it may be in another list by now.
         while at < usize::from(end) && live > 0 {

@@ -44,7 +44,7 @@ pub(crate) use blocks::MAX_BLOCKS;
 pub(crate) use blocks::Pages;
 
 use super::slab::Slab; // by `super`, because tests include this file, with that module beside it
-use blocks::{Block, Head, unpack_place};
+use blocks::{EntryBlock, Head, unpack_place};
 use cascade::{NEAR_HORIZON, SORT_MAX};
 
 /// 11 digits of 6 bits are 66 bits: enough for every `u64`.
@@ -116,7 +116,7 @@ pub(crate) struct Wheel {
     /// The near horizon of the slot that is being opened (T7).
     horizon: u64,
     heads: [Head; LEVELS * SLOTS + 4],
-    blocks: Slab<Block, 1>,
+    blocks: Slab<EntryBlock, 1>,
     /// A buffer of `open_slot`.
     sort_buffer: Vec<(u64, u32)>,
 }
