@@ -13,37 +13,33 @@ use std::time::Duration;
 
 impl<K> Shared<K> {
     /// `done`.
-    // `inline(never)`: else `Item::done` and others have a copy each.
-    #[inline(never)]
+    #[inline]
     pub(crate) fn done(&self, claimed: Claimed<K>) {
-        self.end(claimed, End::Done);
+        if self.others.is_empty() { self.done_in_first(claimed) } else { self.done_in_one_of_many(claimed) }
+    }
+
+    // `inline(never)`, here and below: else `Item::done` and others have a copy each. And each keeps in registers what it needs alone.
+    #[inline(never)]
+    fn done_in_first(&self, claimed: Claimed<K>) {
+        self.end_in(&self.first, claimed, End::Done, None);
+    }
+
+    #[inline(never)]
+    fn done_in_one_of_many(&self, claimed: Claimed<K>) {
+        self.end_in(self.home(&claimed), claimed, End::Done, self.stamp);
     }
 
     /// `forget` and `done`, for the holder of the key, in one critical section. The caller has called
     /// [`limiter_forget`](Self::limiter_forget).
     #[inline(never)]
     pub(crate) fn succeed(&self, claimed: Claimed<K>) {
-        self.end(claimed, End::Succeed);
+        self.end_in(self.home(&claimed), claimed, End::Succeed, self.stamp);
     }
 
     /// [`succeed`](Self::succeed) of a key that was given up.
     #[cold]
     pub(crate) fn give_up(&self, claimed: Claimed<K>) {
-        self.end(claimed, End::GiveUp);
-    }
-
-    #[inline(always)]
-    fn end(&self, claimed: Claimed<K>, end: End) {
-        if self.others.is_empty() {
-            self.end_in(&self.first, claimed, end, None);
-        } else {
-            self.end_in_one_of_many(claimed, end);
-        }
-    }
-
-    #[inline(never)]
-    fn end_in_one_of_many(&self, claimed: Claimed<K>, end: End) {
-        self.end_in(self.home(&claimed), claimed, end, self.stamp);
+        self.end_in(self.home(&claimed), claimed, End::GiveUp, self.stamp);
     }
 
     #[inline(always)]
