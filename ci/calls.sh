@@ -27,7 +27,12 @@ awk '
             calls[++n] = call; from[n] = name(FILENAME); at[n] = FILENAME ":" FNR
         }
     }
-    match($0, /^use super::[a-z_]+/) { imports[++m] = substr($0, 12, RLENGTH - 11); by[m] = name(FILENAME); where[m] = FILENAME ":" FNR }
+    match($0, /^use (super|crate::shared)::([a-z_]+::)?[a-z_]+/) {
+        imports[++m] = substr($0, RSTART, RLENGTH)
+        sub(/.*:/, "", imports[m])
+        by[m] = name(FILENAME)
+        where[m] = FILENAME ":" FNR
+    }
     END {
         for (i = 1; i <= n; i++) if (homes[calls[i]] == 1) {
             checked++

@@ -269,7 +269,8 @@ impl<'q, K> Item<'q, K> {
     ///
     /// # Panics
     /// If the limiter does. The key is still queued again, 50 ms later, and the queue itself counts the retry for
-    /// [`num_requeues`](Self::num_requeues). Or like [`done`](Self::done); the call has taken effect then.
+    /// [`num_requeues`](Self::num_requeues). Or like [`done`](Self::done); the call has taken effect then. And if the delays of a shard would
+    /// take more than 17 GB: the key is done then, and not retried.
     ///
     /// # Examples
     /// ```

@@ -140,7 +140,8 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     /// crate's page, "Traps".) Delays expire in the order of their deadlines. Equal deadlines expire in the order of the calls. Any delay
     /// is accepted. A delay past the end of the clock (about 584 years), such as `Duration::MAX`, never expires.
     ///
-    /// A key has at most one delay: the earlier deadline counts, unless [`add_with`](Self::add_with) chooses otherwise. A delay and a plain
+    /// A key has at most one delay that callers have set: the earlier deadline counts, unless [`add_with`](Self::add_with) chooses otherwise.
+    /// (Its holder may set another one, by a retry or a requeue.) A delay and a plain
     /// [`add`](Self::add) of the same key are independent, unless [`DelayedAdd`](crate::DelayedAdd) says otherwise. When the delay expires,
     /// the queue does an [`add`](Self::add) of the key.
     ///

@@ -313,7 +313,6 @@ mod tests {
         Waiter::Task(Arc::new(Task).into())
     }
 
-    /// In random steps, the list gives the same results as a plain vector, and never has more than `FRONT` waiters in its array.
     /// However many waiters a list has, taking them out is one step.
     #[test]
     fn a_tree_of_waiters_is_moved_as_a_whole() {
@@ -324,6 +323,7 @@ mod tests {
         assert_eq!((wakes.wake(), WOKEN.take().len()), (0, 1000));
     }
 
+    /// In random steps, the list gives the same results as a plain vector, and never has more than `FRONT` waiters in its array.
     #[test]
     fn it_does_what_a_sorted_vector_does() {
         for (seed, most) in [(1, 5), (2, FRONT), (3, FRONT + 3), (4, 10 * FRONT)] {

@@ -15,8 +15,8 @@
 //! If another getter stays there, it **passes by**, and takes the next one: two threads at one shard's lock are slower than one. But it
 //! passes by an oldest shard [`PASSES`] times at most, all getters together; then all join there, until a getter that stays finds an older
 //! shard and leaves. So a key is overtaken by later keys of other shards, but at most by about `(shards + (2 + PASSES) * getters) * 64` of
-//! them (P18): while its shard is the oldest, a getter chooses it or uses up a pass; and the keys with an older front are a group in each
-//! shard at most. Each choice may be followed by [`STAY`] keys that the getter has just added: then by twice as many. A thread that ends in
+//! them (P18): while its shard is the oldest, a getter chooses it or uses up a pass; and the keys with an older front are at most 64 in
+//! each shard, as that many share a stamp. Each choice may be followed by [`STAY`] keys that the getter has just added: then by twice as many. A thread that ends in
 //! the middle of a stay does not say so: it counts as a getter, until another one leaves that shard.
 //!
 //! If the shard's lock is **held**, the getter does not wait for it while another shard has keys: the holder may be off its core. It leaves
@@ -49,14 +49,15 @@ use crate::sync::model_const;
 const STAY: u32 = 64;
 
 /// [`STAY`] in a queue whose keys have priorities or groups. When a key of a higher level comes to another shard, each getter hands out at
-/// most 3 more keys before it chooses again: so the key waits for less than `4 * getters` hand-outs of lower levels (P19).
+/// most 3 more keys before it chooses again: so the key waits for less than `4 * getters` hand-outs of lower levels, and with those of getters that ended in the middle of a stay,
+/// one in each shard, for `4 * (shards + getters)` (P19).
 const STAY_IN_ORDER: u32 = 4;
 
 /// A shard to take from.
 struct Chosen {
     shard: usize,
-    /// The level of its front.
-    level: i8,
+    /// The rank of its front.
+    rank: i8,
     /// The getter joins others that stay there: they have been passed by often enough, or no other shard has such a key.
     joins: bool,
 }
@@ -114,7 +115,7 @@ impl<K> Shared<K> {
             if cursor.stay.queue.replace(0) == self.id {
                 let stays = self.at(cursor.stay.shard.get());
                 // A stay with a level does not go on with a lower one: another shard may have keys of the higher one.
-                if left > 0 && stays.front().level() <= cursor.level.get() {
+                if left > 0 && stays.front().rank() <= cursor.rank.get() {
                     if let Some(taken) = self.take_from(stays, cursor.waits.get(), &mut busy) {
                         cursor.stay.queue.set(self.id);
                         cursor.stay.left.set(left - 1);
@@ -124,12 +125,12 @@ impl<K> Shared<K> {
                 own = Some(stays.index);
             }
             if let Some(taken) = self.take_lower() {
-                // It goes back to its shard.
+                // The next call chooses anew, and may take the shard again.
                 cursor.stay.queue.set(own.map_or(0, |_| self.id));
                 return Some(taken);
             }
-            // The level of the first shard that was passed by because its lock was held. Then: the getter waits for each lock.
-            let (mut passed, mut must_wait) = ((!busy.is_empty()).then(|| cursor.level.get()), false);
+            // The rank of the first shard that was passed by because its lock was held. Then: the getter waits for each lock.
+            let (mut passed, mut must_wait) = ((!busy.is_empty()).then(|| cursor.rank.get()), false);
             // Another getter may come first, or take the last key of the chosen shard.
             for _ in 0..model_const(3, 2) * self.shards() {
                 let choice = self.oldest(&busy, own);
@@ -140,12 +141,12 @@ impl<K> Shared<K> {
                     }
                     own = None;
                 }
-                let is_lower = |passed| choice.as_ref().is_none_or(|choice| choice.level > passed);
+                let is_lower = |passed| choice.as_ref().is_none_or(|choice| choice.rank > passed);
                 if passed.take_if(|passed| is_lower(*passed)).is_some() {
                     (busy, must_wait) = (Busy::default(), true);
                     continue;
                 }
-                let Chosen { shard, level, joins } = choice?;
+                let Chosen { shard, rank, joins } = choice?;
                 let locked = self.at(shard);
                 if own.is_none() && !joins && !locked.begin_stay() {
                     continue;
@@ -157,13 +158,15 @@ impl<K> Shared<K> {
                     cursor.stay.left.set(stay - 1);
                     cursor.added.left.set(STAY);
                     cursor.waits.set(waits);
-                    cursor.level.set(level);
+                    cursor.rank.set(rank);
                     return Some(taken);
                 }
                 if !must_wait && busy.contains(locked) {
-                    passed.get_or_insert(level);
+                    passed.get_or_insert(rank);
                 }
-                locked.set_stay(None);
+                if !joins {
+                    locked.set_stay(None);
+                }
                 own = None;
             }
             None
@@ -182,32 +185,32 @@ impl<K> Shared<K> {
 
     /// The shard whose first key has the highest priority. Of several such shards, the one whose key has waited longest. Shards that this getter passes by do not count. `own`: the shard with which this getter has stayed so far.
     fn oldest(&self, busy: &Busy, own: Option<usize>) -> Option<Chosen> {
-        // By rank and number. What else counts is read again for the one that is chosen, so that the loop is short.
+        // By front and number. What else counts is read again for the one that is chosen, so that the loop is short.
         const NONE: (Front, usize) = (Front::LAST, usize::MAX);
         let (mut oldest, mut open) = (NONE, NONE);
         for (index, locked) in self.all().enumerate() {
             if locked.seems_empty() || busy.contains(locked) {
                 continue;
             }
-            let rank = (locked.front(), index);
-            oldest = oldest.min(rank);
+            let candidate = (locked.front(), index);
+            oldest = oldest.min(candidate);
             if own == Some(index) || !matches!(locked.stay(), Some(1..)) {
-                open = open.min(rank);
+                open = open.min(candidate);
             }
         }
         if oldest == NONE {
             return None;
         }
-        let (mut shard, level) = (oldest.1, |shard| self.at(shard).front().level());
+        let (mut shard, rank) = (oldest.1, |shard| self.at(shard).front().rank());
         // It passes by for another key of the same level only.
-        if open != oldest && open != NONE && level(open.1) == level(shard) {
+        if open != oldest && open != NONE && rank(open.1) == rank(shard) {
             if let Some(passes) = self.at(shard).stay() {
                 self.at(shard).set_stay(Some(passes.saturating_sub(1)));
             }
             shard = open.1;
         }
         let joins = own != Some(shard) && self.at(shard).stay().is_some();
-        Some(Chosen { shard, level: level(shard), joins })
+        Some(Chosen { shard, rank: rank(shard), joins })
     }
 }
 
@@ -232,7 +235,7 @@ mod tests {
                         here.shard.swap(&there.shard);
                         here.left.swap(&there.left);
                     }
-                    here.level.swap(&self.level);
+                    here.rank.swap(&self.rank);
                     here.waits.swap(&self.waits);
                 });
             };

@@ -29,15 +29,15 @@ pub(super) struct Cursor {
     pub(super) stay: Spot,
     /// Where it has last added a key.
     pub(super) added: Spot,
-    /// The level of the front of the shard where it stays, when it chose that.
-    pub(super) level: Cell<i8>,
+    /// The rank of the front of the shard where it stays, when it chose that.
+    pub(super) rank: Cell<i8>,
     /// It waits for the lock of that shard, also while other shards have keys.
     pub(super) waits: Cell<bool>,
 }
 
 impl Cursor {
     pub(super) const fn new() -> Self {
-        Self { stay: Spot::nowhere(), added: Spot::nowhere(), level: Cell::new(0), waits: Cell::new(false) }
+        Self { stay: Spot::nowhere(), added: Spot::nowhere(), rank: Cell::new(0), waits: Cell::new(false) }
     }
 }
 

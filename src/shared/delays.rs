@@ -1,5 +1,5 @@
-//! Calls that cancel delays, and `remove`, which takes back all that was added for a key. Adds set delays; expiry is in
-//! [`driver`](super::driver).
+//! Calls that cancel delays, and `remove`, which takes back all that was added for a key. Adds set delays; they expire in
+//! [`driver`](super::driver) and [`expire`](super::expire).
 
 use super::Shared;
 use super::hub::Flags;

@@ -37,11 +37,11 @@ impl<K> Section<'_, K> {
         // The time of a measurement may be a tenth of a microsecond early: it is read again (P8).
         let turn = self.expire_as_getter(&mut None);
         self.end();
-        shared.report_as_getter(turn);
+        shared.tell_expired_as_getter(turn);
     }
 
     /// Adds some of the keys that are due in this shard. `now`: the time, or where it is kept for the next shard. The caller calls
-    /// [`report_as_getter`](Shared::report_as_getter) after the lock.
+    /// [`tell_expired_as_getter`](Shared::tell_expired_as_getter) after the lock.
     pub(super) fn expire_as_getter(&mut self, now: &mut Option<u64>) -> Option<Expired> {
         let settings = &self.shared.settings;
         let expires = settings.driver == Driver::Thread && settings.clock.is_for_getters() && self.mode.is_open;
@@ -57,7 +57,7 @@ impl<K> Section<'_, K> {
 
 impl<K> Shared<K> {
     /// Calls the observer for the delays that expired. Returns their number.
-    pub(super) fn report(&self, turn: &Expired) -> usize {
+    pub(super) fn tell_expired(&self, turn: &Expired) -> usize {
         self.tell(|observer| {
             for (added, count) in [Added::Queued, Added::Deferred, Added::Coalesced].into_iter().zip(turn.by_answer) {
                 (0..count).for_each(|_| observer.added(added));
@@ -67,7 +67,7 @@ impl<K> Shared<K> {
     }
 
     /// The same by a getter: a panic of the observer must not keep a key from its holder, nor a wake-up from the next getter.
-    pub(super) fn report_as_getter(&self, turn: Option<Expired>) {
-        turn.into_iter().for_each(|turn| _ = self.contain(|| self.report(&turn)));
+    pub(super) fn tell_expired_as_getter(&self, turn: Option<Expired>) {
+        turn.into_iter().for_each(|turn| _ = self.contain(|| self.tell_expired(&turn)));
     }
 }

@@ -90,8 +90,11 @@ impl<K> Shared<K> {
     /// [`try_take`](Self::try_take) of a queue with several shards.
     #[inline(never)]
     fn take_chosen(this: &Arc<Self>) -> Option<Claimed<K>> {
-        if let Some(claimed) = this.take_nearby() {
-            return Some(claimed);
+        // Asked before it takes a lock, too: with priorities, the thread chooses anew.
+        if !this.flags().has(Flags::HAND_OUT) {
+            if let Some(claimed) = this.take_nearby() {
+                return Some(claimed);
+            }
         }
         let taken = this.choose()?;
         Some(Self::hand_out(this, taken))
@@ -141,7 +144,7 @@ impl<K> Shared<K> {
                 let turn = if visit == Visit::Last { None } else { section.expire_as_getter(&mut now) };
                 if let Some(taken) = section.take(None, &mut now) {
                     section.end();
-                    self.report_as_getter(turn);
+                    self.tell_expired_as_getter(turn);
                     let (found, passed_by) = (Some(Wait::Item(taken)), !passed_by.is_empty());
                     return Visited { found, passed_by, handed_out: 0 };
                 }
@@ -152,7 +155,7 @@ impl<K> Shared<K> {
                     section.marks().times().into_iter().for_each(Times::reset_sampling);
                 }
                 section.end();
-                self.report_as_getter(turn);
+                self.tell_expired_as_getter(turn);
             }
         }
         let passed_by = !passed_by.is_empty();

@@ -49,7 +49,7 @@ pub(super) struct Getters {
     pub(super) woken_at: Option<Instant>,
     /// The number of hand-outs when a thread has last found no key.
     handed_out_at_park: u64,
-    /// There had been many since the time before. Then a thread that finds no key yields before it goes on the list. If it shares a CPU
+    /// Many keys were handed out between the last two times that a thread has found none. Then a thread that finds no key yields before it goes on the list. If it shares a CPU
     /// with the producer, parking after every few keys costs most of the time (335 ns a key, and 33 if it yields). If keys come more slowly,
     /// it does not yield: the scheduler lets a thread that has yielded wait longer at its next wake-up (35 µs instead of 4).
     pub(super) keys_come_fast: bool,
@@ -117,7 +117,8 @@ impl Getters {
 
     /// The getter to wake for a key, if one is to be woken. `queued`: the number of queued keys.
     pub(super) fn next(&mut self, queued: usize) -> Option<Waiter> {
-        if queued == 0 || queued <= self.waking * PER_WAKE && !self.woken_at.is_some_and(overdue) {
+        let enough_are_coming = queued <= self.waking * PER_WAKE && !self.woken_at.is_some_and(overdue);
+        if queued == 0 || enough_are_coming {
             return None;
         }
         let waiter = self.waiters.pop()?;

@@ -128,7 +128,7 @@ impl HubGuard<'_> {
         wakes
     }
 
-    /// The driver could not be started. Wakes the threads that are parked until it wakes them, and the tasks that rely on it (W5).
+    /// The driver could not be started. Wakes the threads that count on it, and the tasks that rely on it (W5).
     pub(super) fn call_those_who_wait(&mut self) {
         let threads = self.getters.waiters.unparkers().chain(self.life_cycle.drainers.unparkers());
         let threads: Vec<_> = threads.map(Waiter::Thread).collect();

@@ -72,12 +72,12 @@ impl Drop for OneShard {
     }
 }
 
-/// How many times getters pass by the oldest shard because another getter stays with it, before they join it; and how many times they pass
-/// by a shard because its lock is held, before one waits for it.
+/// How many times getters pass by the oldest shard because another getter stays with it, before they join it. Counted apart, it is also how
+/// many times they pass by a shard because its lock is held, before one waits for it.
 pub(super) const PASSES: usize = 4;
 
-/// How many times getters pass by a lock after one has waited for it in vain. A wait takes as long as 100 hand-outs, and this many stays
-/// have 32 768 hand-outs.
+/// How many times getters pass by a lock after one has waited for it in vain. A wait takes as long as 100 hand-outs, and passes are as many
+/// as stays of 64 keys: so waiting costs a third of a percent.
 pub(super) const PASSES_IF_STOPPED: usize = 512;
 
 /// The shards whose locks a getter has found held, as bits: it passes by them (P21).
@@ -109,8 +109,8 @@ struct Published {
     len: AtomicUsize,
     /// In a queue with groups: the number of all queued keys.
     total: AtomicUsize,
-    /// A time before the push of the first of them, or of the next push if there is none, in a queue with several shards; and its
-    /// priority: [`Front`], as a number.
+    /// In a queue with several shards, the [`Front`] of the shard as a number: the priority of the first key, and a time before its push. In
+    /// an empty shard, a time before the next push.
     front: AtomicU64,
     /// In a queue with priorities or groups: the number of hand-outs of getters that have chosen this shard.
     handed_out: AtomicU64,
@@ -121,7 +121,7 @@ struct Published {
     /// The time until which the driver may park, as far as this shard is concerned. A call that sets an earlier deadline tells the hub.
     driver_until: AtomicU64,
     /// The levels of the queued keys, in a queue with priorities or groups, and a time before the push of the first of those that are of another
-    /// level than the front. At first NORMAL alone: nothing else was queued before they are written.
+    /// level than the front. At first NORMAL alone: a shard writes them before it has a key of another level.
     levels: [AtomicU64; 4],
     lower: AtomicU64,
 }
@@ -141,18 +141,18 @@ impl Front {
     #[inline(always)]
     fn of<K>(machine: &Machine<K>, mode: Mode) -> Option<Self> {
         let (priority, stamp) = machine.front(mode)?;
-        let level = i64::from(Self::level_of(priority));
-        Some(Self(level << 56 | (stamp & STAMP) as i64))
+        let rank = i64::from(Self::rank_of(priority));
+        Some(Self(rank << 56 | (stamp & STAMP) as i64))
     }
 
     #[inline(always)]
-    fn level_of(priority: i8) -> i8 {
+    fn rank_of(priority: i8) -> i8 {
         -priority.max(-i8::MAX)
     }
 
     /// The priority alone: the less, the sooner. 0 in a queue that is not ordered.
     #[inline]
-    pub(super) fn level(self) -> i8 {
+    pub(super) fn rank(self) -> i8 {
         (self.0 >> 56) as i8
     }
 
@@ -238,7 +238,8 @@ impl<K> Locked<K> {
         self.machine.lock()
     }
 
-    /// The lock, without a number, unless it is held: for a getter that then passes by. `waits`: as long as critical sections take.
+    /// Tries the lock, and leaves the critical section without a number. If the lock is held, the getter passes by: that is counted, and the
+    /// shard noted in `busy`. `waits`: the getter first waits as long as critical sections take.
     #[inline]
     pub(super) fn lock_to_take(&self, waits: bool, busy: &mut Busy) -> Option<Held<'_, K>> {
         if let Some(held) = if waits { self.lock_briefly_unnumbered() } else { self.try_lock_unnumbered() } {
@@ -362,7 +363,7 @@ impl<K> Locked<K> {
     #[inline]
     pub(super) fn age_of(&self, level: u8) -> u64 {
         let front = self.front();
-        if front.level() == Front::level_of(priority_of(level)) {
+        if front.rank() == Front::rank_of(priority_of(level)) {
             return front.age().0 as u64;
         }
         self.published.lower.load(Ordering::Relaxed) & STAMP // Relaxed: see `publish_front`

@@ -6,7 +6,7 @@
 //!                                    └ lower₁     └ lower₂     └ lower₁       the first choice from there on takes a key of that level
 //! ```
 //!
-//! A level is *lower* if another one has keys in any shard. One of [`TURNS`] hand-outs of the whole queue goes to the lower levels that
+//! A level is *lower* if a higher one has keys in any shard. One of [`TURNS`] hand-outs of the whole queue goes to the lower levels that
 //! wait, in turn, as in a queue with one shard. If the turns were those of each shard, a LOW key would wait for as many turns of the other
 //! shards: with 64 shards 64 times as long.
 //!
@@ -28,7 +28,7 @@ use crate::order::{TURNS, Words, priority_of};
 use crate::sync::Ordering;
 use std::iter;
 
-/// When the next turn is, and the level that had the last one: in one word.
+/// When the last turn was due, and the level that had it: in one word.
 #[derive(Clone, Copy)]
 struct Turn {
     /// The number of hand-outs when the last turn was due.

@@ -7,6 +7,7 @@
 //!                 ├─ shard 1 …                                               ┘
 //!                 └─ hub: a lock over ┌ getters: threads and tasks that wait for a key
 //!                                     ├ life cycle: drains, idle waits, waits for the shut-down
+//!                                     ├ dirty waiters: tasks that wait until a held key is added again
 //!                                     ├ driver: the state of the thread that expires delays
 //!                                     └ runs: where the queue's workers count, for metrics
 //! ```
@@ -15,8 +16,12 @@
 //! If a verb owes something, this end locks the hub and takes out the waiters; it unlocks, wakes them and frees memory. Why no wake-up is
 //! lost: [`hub`].
 //!
-//! **Calls go down.** A file imports and calls those below it alone (`ci/calls.sh` checks this), so whoever reads a call goes down this list
-//! once:
+//! **Where to begin.** [`machine`](crate::machine) explains verbs, the hand, the mode, and what a verb owes; [`order`](crate::order) explains
+//! stamps, and so the *front* of a shard: the time and the priority of its first key. Then read the list below from its end: first the files
+//! from `hub` to `section`, and then any call.
+//!
+//! **Calls go down.** A file imports and calls only those below it, or to its right in the same line (`ci/calls.sh` checks this), so whoever
+//! reads a call goes down this list once:
 //!
 //! ```text
 //!   take_where                        | takes keys out: by a predicate, all delays, what workers leave
@@ -33,8 +38,8 @@
 //!   section                           | a critical section of a shard
 //!   state                             | `Shared`: all of this, and what each call needs of it
 //!   locked                            | a shard: its lock, and what is read without it
+//!   settings   cursor                 | what a builder says; where a thread takes its keys
 //!   hub   getters   waiters   states  | the flags, the lists of those that wait, the states of the driver
-//!   cursor   settings                 | where a thread takes its keys; what a builder says
 //! ```
 //!
 //! In tests, `driven` makes the steps of the driver and of getters beside it those of the one reference, `driverless` has no driver thread,
@@ -50,11 +55,11 @@
 //! shared order* saves the look-up at most, as every key passes the order twice: `benches/TABLES.md`, "Designs".)
 //!
 //! **No critical section is long**, whatever the number of keys: the wheel moves a hundred entries at a time, calls that visit many
-//! keys visit some hundred at a time, the order grows by a block at a time, a large table by a few chains (a smaller one at once, in
+//! keys visit some hundred at a time (but a shut-down takes all waiters off their list at once), the order grows by a block at a time, a large table by a few chains (a smaller one at once, in
 //! half a millisecond), and memory is freed after the lock.
 //!
 //! **Hot calls** (`add`, `get`, `done`) return what fits in two registers, test one byte for all that few queues have
-//! ([`Flags`](hub::Flags)) and one for all that is owed, and leave the rest to functions that are not inlined. (A result of several words
+//! ([`Flags`](hub::Flags)) and one word for all that is owed, and leave the rest to functions that are not inlined. (A result of several words
 //! goes through memory, stored in pieces and loaded whole, and the processor waits for it: that was half of the time of these calls.)
 
 mod add;

@@ -40,7 +40,7 @@ impl<K> Shared<K> {
         }
     }
 
-    /// Also after a report, which may have been made beside the driver: the driver has found that none was due, and is parked.
+    /// Also after a report. A `turn` may have made that report while the driver was parked, so the driver is woken for the next one.
     #[cold]
     fn schedule_report(&self, now: u64) {
         let mut hub = self.hub();

@@ -6,10 +6,10 @@
 //!                    └ only looks: unlock                               ─ unlock ─ wake them, free memory
 //! ```
 //!
-//! A [`Section`] is the one way to a verb, and [`end`](Section::end) takes it: so no call forgets to publish, to wake or to free, and none
+//! A [`Section`] is the one way to a verb that changes what others read, or owes something; and [`end`](Section::end) takes it: so no call forgets to publish, to wake or to free, and none
 //! does it twice. A debug build panics if a section is dropped without its end, and asserts at the end that all is published; and that a
 //! thread holds one shard at a time. A section notes what its verbs owe and what they may have changed. So the end of a hot call that has
-//! changed nothing, and owes nothing, makes one test.
+//! changed nothing, and owes nothing, makes two tests.
 //!
 //! A call declares its hand before it locks: so a key that is left there is dropped after the lock (W4), also if `Eq` panics.
 
@@ -64,7 +64,7 @@ pub(super) struct Section<'s, K> {
     /// What is published may be another than before.
     has_changed: bool,
     /// Its verbs take keys out: so the first key may be another one. If they only queue keys, the first of a line is another one only if
-    /// there was none before. A constant, as it depends on the verbs alone.
+    /// there was none before. Each call uses the same verbs always, so the compiler knows it.
     takes: bool,
     must_end: MustEnd,
 }

@@ -40,7 +40,7 @@ pub(crate) enum Limiter<K> {
 /// The most keys that a group gives in a turn.
 pub(crate) const MAX_WEIGHT: u32 = 1000;
 
-/// The keys a turn of a key's group.
+/// The weight of a key's group: the number of keys that the group gives in a turn.
 type WeightOf<K> = Box<dyn Fn(&K) -> u32 + Send + Sync>;
 
 /// Hashes the group of a key, with the queue's hasher.

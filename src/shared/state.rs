@@ -41,8 +41,8 @@ pub(crate) struct Shared<K> {
     pub(super) turn: CachePadded<AtomicU64>,
 }
 
-// A panic leaves no step half done: unwinding drops only guards, whose keys are done then, and added keys. So a queue, and all that refers
-// to one, is unwind-safe.
+// A panic leaves no step half done: a call that unwinds drops at most items, whose keys are done then, and keys that were not added yet. So a
+// queue, and all that refers to one, is unwind-safe.
 impl<K: RefUnwindSafe> UnwindSafe for Shared<K> {}
 impl<K: RefUnwindSafe> RefUnwindSafe for Shared<K> {}
 
@@ -202,7 +202,7 @@ impl<K> Shared<K> {
         HubGuard::new(&self.hub, &self.flags)
     }
 
-    /// Who counts the runs of the queue's workers becomes another.
+    /// Adds or removes who counts the runs of the queue's workers.
     pub(crate) fn count_runs<T>(&self, change: impl FnOnce(&mut RunCounters) -> T) -> T {
         change(&mut self.hub.lock().runs)
     }

@@ -22,8 +22,8 @@ impl<K> Taken<K> {
 }
 
 impl<K> Shared<K> {
-    /// [`try_take`](Self::try_take) if the lock was held, if the queue measures, is ordered or has to start its driver thread, and if the
-    /// line is empty, or its next key is in another block or behind a hole.
+    /// The slow path of [`try_take`](Self::try_take): for a lock that was held, for a queue that measures, is ordered or has to start its
+    /// driver thread, and for a line that is empty, or whose next key is in another block or behind a hole.
     #[inline(never)]
     pub(super) fn take_slow(this: &Arc<Self>, held: Held<'_, K>) -> Option<Claimed<K>> {
         in_mode!(this, held, section, has_extras => {

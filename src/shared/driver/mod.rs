@@ -5,7 +5,7 @@
 //!                                       driver thread             turn    a getter
 //!   reads the clock                     yes                       yes     measures, ordered, woken, about to park
 //!   keys in a critical section          128                       128     16, in one that it has anyway
-//!   says how long the driver may park   yes                       yes     yes, if nothing more is due there
+//!   says how long the driver may park   each, if nothing more is due in the shard
 //! ```
 //!
 //! **No shard keeps the driver.** It spends [`BATCHES`] critical sections on one shard at most, and then visits the next. After a pass over
@@ -66,7 +66,7 @@ impl<K> Shared<K> {
         let (locked, mut expired) = (held.locked, 0);
         loop {
             let turn = self.expire_batch(held, now);
-            expired += self.report(&turn);
+            expired += self.tell_expired(&turn);
             *sorts += usize::from(turn.is_ahead);
             if !turn.has_more || turn.is_ahead && *sorts > SORTS {
                 return expired;
@@ -197,7 +197,7 @@ impl<K> Shared<K> {
             let Some(held) = held else {
                 return Some(now.saturating_add(nanos(BUSY)));
             };
-            self.report(&self.expire_batch(held, now));
+            self.tell_expired(&self.expire_batch(held, now));
         }
         None
     }
@@ -540,7 +540,7 @@ mod tests {
         let now = queue.shared.settings.clock.now();
         let shared = &queue.shared;
         let turn = shared.expire_batch(shared.first.lock(), now);
-        assert_eq!(queue.shared.report(&turn), 50);
+        assert_eq!(queue.shared.tell_expired(&turn), 50);
     }
 
     /// While the second shard is visited, a delay comes to the first one, which has been visited: the driver looks once more before it
