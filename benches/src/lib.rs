@@ -21,6 +21,7 @@ pub mod results;
 pub mod rivals;
 pub mod suite;
 pub mod tables;
+pub mod transfer;
 pub mod workload;
 
 pub use common::{Key, Ours, Subject};
