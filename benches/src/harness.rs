@@ -46,6 +46,7 @@ pub struct Notes {
     pub bytes: Vec<Bytes>,
     /// Measured before this step.
     transfer: Option<f64>,
+    thrown_away: u32,
 }
 
 impl Notes {
@@ -65,6 +66,11 @@ impl Notes {
         });
         self.spreads[known].1.push(histogram);
         self.spreads[known].2.extend(beside);
+    }
+
+    /// So many measurements did not count, because the machine was [disturbed](crate::control).
+    pub fn thrown_away(&mut self, measurements: u32) {
+        self.thrown_away += measurements;
     }
 
     /// Nanoseconds per operation, beside other results of the same run.
@@ -179,7 +185,8 @@ impl Plan {
             }
         }
         bar.finish_and_clear();
-        let Notes { times, spreads, bytes, .. } = notes;
+        let Notes { times, spreads, bytes, thrown_away, .. } = notes;
+        let run = Run { thrown_away, ..run };
         let spread = |(mut spread, rounds, beside): (Spread, Vec<Histogram<u64>>, Vec<f64>)| {
             spread.count = rounds.iter().map(Histogram::len).sum();
             spread.curve = curve(&rounds, spread.section == "tails");

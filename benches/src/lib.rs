@@ -4,6 +4,7 @@
 //! number of runs.
 
 pub mod charts;
+pub mod control;
 pub mod costs;
 pub mod delays;
 pub mod floors;

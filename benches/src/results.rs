@@ -60,6 +60,8 @@ pub struct Run {
     pub wakes: u64,
     /// Keys in a run with delays.
     pub delays: u64,
+    /// Measurements of latencies that did not count, because the machine was disturbed.
+    pub thrown_away: u32,
     /// Of a matrix: the cores, and keys in a run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cores: Option<usize>,
