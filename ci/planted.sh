@@ -3,8 +3,8 @@
 # fails if the test does not fail within a minute of run time, or does not shrink the fault to 10 steps (turns of 16: 40). Arguments: names
 # of patches; all without any. A patch that does not apply fails. A fault that only threads show says in its first line "Found by
 # tests/stress.rs." That test must refuse a step of it. One that only the driver thread shows, or a getter that expires delays, names
-# src/shared/driven.rs there. A fault that is none of what a call does, but of when memory is freed or what is drawn at random, names the
-# file of tests that must fail.
+# src/shared/driven.rs there. A fault that is none of what a call does, but of when memory is freed, how late a key is or what is drawn at
+# random, names the file of tests that must fail.
 #
 # With --machine first, the same for the bare machine: each patch of tests/planted/machine/ must fail a test of src/machine/ or src/order/
 # within a minute of processor time.
@@ -44,11 +44,11 @@ for name in "${@%.patch}"; do
     start=$SECONDS
     test=against_reference
     wrapper=""
-    named="$(sed -nE '1s/^Found by (tests|src\/shared)\/([a-z_]+)\.rs\.$/\2/p' "tests/planted/$name.patch")"
-    if [ -n "$named" ]; then test="$named"; fi
+    named="$(sed -nE '1s/^Found by (tests|src)\/([a-z_\/]+)\.rs\.$/\2/p' "tests/planted/$name.patch")"
+    if [ -n "$named" ]; then test="${named//\//::}"; fi
     if [ "$test" = stress ]; then wrapper="$copy/ci/rustc-with-steps"; fi
     command=(--test "$test")
-    if [ "$test" = driven ]; then command=(--lib shared::driven); fi
+    if [[ "$test" = *::* ]]; then command=(--lib "$test"); fi
     if out="$(cd "$copy" && RUSTC_WORKSPACE_WRAPPER="$wrapper" timeout 900 cargo test --locked -p keyqueue "${command[@]}" 2>&1)"; then
         missed+=("$name (not found)")
         echo "NOT FOUND  $name"
@@ -60,7 +60,7 @@ for name in "${@%.patch}"; do
         printf '%-55s %s, %3d s\n' "$name" "$refused" $((SECONDS - start))
         continue
     fi
-    if [ -n "$named" ] && [ "$test" != driven ]; then
+    if [ -n "$named" ] && [ "$test" != shared::driven ]; then
         found="$(sed -n '/^test .* FAILED$/{s/^test \(.*\) \.\.\. FAILED$/\1/p;q}' <<<"$out")"
         [ -n "$found" ] || { missed+=("$name (does not compile, or fails otherwise)"); tail -20 <<<"$out"; }
         printf '%-55s %s, %3d s\n' "$name" "${found:-NOT FOUND}" $((SECONDS - start))

@@ -10,6 +10,7 @@
 
 use crate::numbers::{median, rounded};
 use crate::results::{Bytes, Results, Run, Spread, Subject, Times};
+use crate::transfer::transfer;
 use crate::workload::{self, Workload};
 use hdrhistogram::Histogram;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -20,6 +21,8 @@ use std::time::Duration;
 pub struct Plan {
     /// Only tasks whose label contains this.
     only: String,
+    /// Measures before each step how long a cache line takes from core to core.
+    has_transfers: bool,
     tasks: Vec<Task>,
     notes: Notes,
 }
@@ -41,6 +44,9 @@ pub struct Notes {
     times: Vec<Times>,
     spreads: Vec<(Spread, Vec<Histogram<u64>>, Vec<f64>)>,
     pub bytes: Vec<Bytes>,
+    /// Measured before this step.
+    transfer: Option<f64>,
+    thrown_away: u32,
 }
 
 impl Notes {
@@ -62,6 +68,11 @@ impl Notes {
         self.spreads[known].2.extend(beside);
     }
 
+    /// So many measurements did not count, because the machine was [disturbed](crate::control).
+    pub fn thrown_away(&mut self, measurements: u32) {
+        self.thrown_away += measurements;
+    }
+
     /// Nanoseconds per operation, beside other results of the same run.
     pub fn row(&mut self, [section, group, name, subject]: [&str; 4], ns: f64) {
         let is_known = |times: &Times| (&*times.section, &*times.group, &*times.name) == (section, group, name);
@@ -70,12 +81,14 @@ impl Notes {
             self.times.push(Times { section, group, name, ..Times::default() });
             self.times.len() - 1
         });
-        self.times[known].note(subject, rounded(ns));
+        self.times[known].note(subject, rounded(ns), self.transfer);
     }
 
     /// One run of `ops` operations took that long.
     fn time(&mut self, figure: usize, subject: usize, took: Duration, ops: u64) {
-        self.times[figure].subjects[subject].ns.push(rounded(took.as_nanos() as f64 / ops as f64));
+        let subject = &mut self.times[figure].subjects[subject];
+        subject.ns.push(rounded(took.as_nanos() as f64 / ops as f64));
+        subject.transfers.extend(self.transfer);
     }
 }
 
@@ -83,6 +96,12 @@ impl Plan {
     /// A plan of the tasks whose labels contain this.
     pub fn only(only: &str) -> Self {
         Self { only: only.into(), ..Self::default() }
+    }
+
+    /// Each step of these tasks is told with the [time of a transfer](transfer) before it.
+    pub fn with_transfers(mut self) -> Self {
+        self.has_transfers = true;
+        self
     }
 
     /// Adds a task with a step for each subject.
@@ -107,7 +126,8 @@ impl Plan {
         }
         let (first, count) = (self.notes.times.len(), figures.len());
         for (figure, target) in figures {
-            let subjects = subjects.iter().map(|(name, _)| Subject { name: (*name).into(), ns: Vec::new() }).collect();
+            let subjects =
+                subjects.iter().map(|(name, _)| Subject { name: (*name).into(), ..Subject::default() }).collect();
             self.notes.times.push(Times { figure: (*figure).into(), target: *target, subjects, ..row.clone() });
         }
         let run = |(subject, (_, work)): (usize, (&str, workload::Run))| {
@@ -145,7 +165,7 @@ impl Plan {
 
     /// Every task in all of its rounds. Shows its progress on standard error.
     pub fn run(self, run: Run) -> Results {
-        let Self { tasks, mut notes, .. } = self;
+        let Self { tasks, mut notes, has_transfers, .. } = self;
         let bar = ProgressBar::new(tasks.iter().map(|task| task.rounds * task.runs.len()).sum::<usize>() as u64)
             .with_style(ProgressStyle::with_template("{bar:40} {pos}/{len}, left: {eta}  {msg}").expect("a template"));
         let rounds = tasks.iter().map(|task| task.rounds).max().unwrap_or(0);
@@ -158,13 +178,15 @@ impl Plan {
                 }
                 bar.set_message(task.label.clone());
                 for subject in 0..task.runs.len() {
+                    notes.transfer = if has_transfers { transfer().map(rounded) } else { None };
                     task.runs[(subject + had) % task.runs.len()](&mut notes);
                     bar.inc(1);
                 }
             }
         }
         bar.finish_and_clear();
-        let Notes { times, spreads, bytes } = notes;
+        let Notes { times, spreads, bytes, thrown_away, .. } = notes;
+        let run = Run { thrown_away, ..run };
         let spread = |(mut spread, rounds, beside): (Spread, Vec<Histogram<u64>>, Vec<f64>)| {
             spread.count = rounds.iter().map(Histogram::len).sum();
             spread.curve = curve(&rounds, spread.section == "tails");

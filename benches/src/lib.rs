@@ -4,6 +4,7 @@
 //! number of runs.
 
 pub mod charts;
+pub mod control;
 pub mod costs;
 pub mod delays;
 pub mod floors;
@@ -21,6 +22,7 @@ pub mod results;
 pub mod rivals;
 pub mod suite;
 pub mod tables;
+pub mod transfer;
 pub mod workload;
 
 pub use common::{Key, Ours, Subject};

@@ -24,7 +24,7 @@ pub fn record(matrix: &mut Results, build: &str, printed: &str) -> Result<(), St
             matrix.times.push(Times { name: workload.into(), figure: build.into(), ..Times::default() });
             matrix.times.len() - 1
         });
-        matrix.times[place].note(subject, ns);
+        matrix.times[place].note(subject, ns, None);
     }
     Ok(())
 }

@@ -60,6 +60,8 @@ pub struct Run {
     pub wakes: u64,
     /// Keys in a run with delays.
     pub delays: u64,
+    /// Measurements of latencies that did not count, because the machine was disturbed.
+    pub thrown_away: u32,
     /// Of a matrix: the cores, and keys in a run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cores: Option<usize>,
@@ -87,6 +89,9 @@ impl Run {
 pub struct Subject {
     pub name: String,
     pub ns: Vec<f64>,
+    /// How long a cache line took from core to core just before each round, if that was measured: see [`transfer`](crate::transfer).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub transfers: Vec<f64>,
 }
 
 impl Subject {
@@ -145,11 +150,13 @@ pub struct Bytes {
 
 impl Times {
     /// One more round of a subject.
-    pub fn note(&mut self, subject: &str, ns: f64) {
-        match self.subjects.iter_mut().find(|known| known.name == subject) {
-            Some(known) => known.ns.push(ns),
-            None => self.subjects.push(Subject { name: subject.into(), ns: vec![ns] }),
-        }
+    pub fn note(&mut self, subject: &str, ns: f64, transfer: Option<f64>) {
+        let known = self.subjects.iter().position(|known| known.name == subject).unwrap_or_else(|| {
+            self.subjects.push(Subject { name: subject.into(), ..Subject::default() });
+            self.subjects.len() - 1
+        });
+        self.subjects[known].ns.push(ns);
+        self.subjects[known].transfers.extend(transfer);
     }
 
     pub fn subject(&self, name: &str) -> Option<&Subject> {

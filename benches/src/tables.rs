@@ -2,7 +2,7 @@
 
 use crate::markdown::{Table, words};
 use crate::matrix::tables::best_and_worst;
-use crate::numbers::{figures, geometric_mean, short};
+use crate::numbers::{figures, geometric_mean, median, short};
 use crate::results::{OURS, Results, Run, Spread, Subject, Times, is_ours, is_rival, subjects};
 use itertools::Itertools;
 
@@ -81,6 +81,22 @@ pub fn scaling(results: &Results, section: &str) -> String {
 pub fn plain(results: &Results, section: &str, group: &str, title: &str) -> String {
     let rows = results.times(section).filter(|times| group.is_empty() || times.group == group).collect_vec();
     medians_of(title, &rows).to_string()
+}
+
+/// The medians of a section, each with the median of the transfers before it in brackets.
+pub fn with_transfers(results: &Results, section: &str) -> String {
+    let rows = results.times(section).collect_vec();
+    let names = subjects(&rows);
+    let mut table = Table::new([words([""]), words(&names)].concat());
+    for times in rows {
+        let cells = names.iter().map(|name| {
+            let transfers = times.subject(name).map(|subject| &*subject.transfers).filter(|all| !all.is_empty());
+            let transfer = transfers.map_or(String::new(), |all| format!(" ({})", figures(median(all))));
+            cell(times.median(name)) + &transfer
+        });
+        table.row([vec![first_word(times)], cells.collect()].concat());
+    }
+    table.to_string()
 }
 
 /// The same, a table for each group.

@@ -12,6 +12,15 @@ pub(crate) struct Levels<T> {
     with_memory: usize,
     /// Levels that want a stamp.
     unstamped: Vec<u8>,
+    /// What [`levels`](Self::levels) has returned last: the highest level, and the one with the oldest key below it, with its stamp.
+    published: Option<Published>,
+}
+
+#[derive(Clone, Copy)]
+struct Published {
+    top: u8,
+    oldest: u8,
+    stamp: u64,
 }
 
 /// With more lines that have memory, one that becomes empty gives it back.
@@ -24,7 +33,7 @@ impl<T: Copy> Levels<T> {
         rotation.ready.put(level_of(NORMAL), !line.is_empty());
         let (len, with_memory) = (line.len(), usize::from(line.has_memory()));
         lines[usize::from(level_of(NORMAL))] = line;
-        Self { lines, rotation, len, with_memory, unstamped: vec![level_of(NORMAL)] }
+        Self { lines, rotation, len, with_memory, unstamped: vec![level_of(NORMAL)], published: None }
     }
 
     #[cfg(test)]
@@ -130,10 +139,32 @@ impl<T: Copy> Levels<T> {
     }
 
     pub(super) fn levels(&mut self) -> (Words, u64) {
-        let lower = self.rotation.ready.iter().skip(1);
-        let stamps = lower.filter_map(|level| self.lines[usize::from(level)].front()).map(|front| front.1);
-        let oldest = stamps.min().unwrap_or(u64::MAX);
-        (self.rotation.ready.words(), oldest)
+        let Some(top) = self.rotation.ready.top() else {
+            self.published = None;
+            return (self.rotation.ready.words(), u64::MAX);
+        };
+        self.published = self.as_published(top).or_else(|| {
+            let oldest = self.rotation.ready.iter().skip(1).min_by_key(|level| self.stamp_of(*level))?;
+            Some(Published { top, oldest, stamp: self.stamp_of(oldest) })
+        });
+        (self.rotation.ready.words(), self.published.map_or(u64::MAX, |published| published.stamp))
+    }
+
+    /// The oldest lower key without a walk over the levels, which takes long if there are many. If the last one is still there, only the
+    /// level that was the highest can have an older one: all keys that came since have later stamps.
+    fn as_published(&self, top: u8) -> Option<Published> {
+        let last = self.published?;
+        let is_lower = |level| level != top && self.rotation.ready.has(level);
+        if !is_lower(last.oldest) || self.stamp_of(last.oldest) != last.stamp {
+            return None;
+        }
+        let oldest = if is_lower(last.top) && self.stamp_of(last.top) < last.stamp { last.top } else { last.oldest };
+        Some(Published { top, oldest, stamp: self.stamp_of(oldest) })
+    }
+
+    /// Of the first key of a level.
+    fn stamp_of(&self, level: u8) -> u64 {
+        self.lines[usize::from(level)].front().map_or(u64::MAX, |front| front.1)
     }
 
     #[inline]

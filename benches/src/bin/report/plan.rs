@@ -1,6 +1,7 @@
 //! The list of measurements, section by section.
 
 use crate::Options;
+use keyqueue_benches::control::undisturbed;
 use keyqueue_benches::delays::lateness::{Lateness, bare, lateness};
 use keyqueue_benches::delays::{HeapQueue, TaskQueue};
 use keyqueue_benches::harness::{Notes, Plan, Step};
@@ -74,7 +75,11 @@ impl Planner<'_> {
         for (what, times, subjects) in latency::all() {
             let keys = times * self.options.wakes.div_ceil(short_rounds as u64);
             let step = |(subject, measure): (&'static str, latency::Measure)| {
-                Box::new(move |notes: &mut Notes| notes.spread(["latency", what, subject], measure(keys), None)) as Step
+                Box::new(move |notes: &mut Notes| {
+                    let (latencies, thrown_away) = undisturbed(20, || measure(keys));
+                    notes.spread(["latency", what, subject], latencies, None);
+                    notes.thrown_away(thrown_away);
+                }) as Step
             };
             self.plan.task(format!("latency {what}"), short_rounds, subjects.into_iter().map(step).collect());
         }
@@ -88,7 +93,8 @@ impl Planner<'_> {
         for (what, flood) in [("quiet", false), ("flood", true)] {
             let run = |&(name, run): &Subject| {
                 Box::new(move |notes: &mut Notes| {
-                    let run = run(LATE_KEYS, flood);
+                    let (run, thrown_away) = undisturbed(3, || run(LATE_KEYS, flood));
+                    notes.thrown_away(thrown_away);
                     notes.spread(["lateness", what, name], run.late, Some(run.flood).filter(|flood| *flood > 0.0));
                 }) as Step
             };

@@ -38,7 +38,7 @@ struct Options {
 
 fn main() {
     let Options { json, rounds, ops, seconds, all, only } = Options::parse();
-    let mut plan = Plan::only(&only);
+    let mut plan = Plan::only(&only).with_transfers();
     if all {
         workloads::plan(&mut plan, ops, rounds);
     } else {
@@ -51,10 +51,11 @@ fn main() {
         return print!("{}", results.to_lines());
     }
     println!(
-        "{}\n\nNanoseconds a turn (get, add, done; busy: with 100 ns of work after each call), medians of {rounds} rounds:\n\n{}\n\n\
+        "{}\n\nNanoseconds a turn (get, add, done; busy: with work after each call), medians of {rounds} rounds; in brackets, what a \
+         transfer of a cache line from core to core took before:\n\n{}\n\n\
          Microseconds a call, among them the reading of a clock:\n\n{}",
         tables::run(&results),
-        tables::plain(&results, "tails", "", ""),
+        tables::with_transfers(&results, "tails"),
         tables::tails(&results)
     );
 }

@@ -60,18 +60,21 @@ pub fn rings(plan: &mut Plan, section: &str, threads: &[u64], ops: u64, rounds: 
     }
 }
 
-/// Rings whose threads work for a tenth of a microsecond after each call.
+/// Rings whose threads work for this many nanoseconds after each call.
 pub fn busy_rings(plan: &mut Plan, ops: u64, rounds: usize) {
     for threads in [2, 16] {
-        let name = format!("busy ring, {threads} threads");
-        plan.row(["tails", "", &name], ops, rounds, everyone!(busy_ring(KEYS, threads, ops)));
+        for nanos in [30, 100, 300, 1000] {
+            let ops = ops * 100 / (100 + nanos);
+            let name = format!("busy ring of {nanos} ns, {threads} threads");
+            plan.row(["tails", "", &name], ops, rounds, everyone!(busy_ring(KEYS, threads, ops, nanos)));
+        }
     }
 }
 
-fn busy_ring<K: Key, Q: Subject<K>>(keys: u64, threads: u64, turns: u64) -> Duration {
+fn busy_ring<K: Key, Q: Subject<K>>(keys: u64, threads: u64, turns: u64, nanos: u64) -> Duration {
     let work = || {
         let begin = Instant::now();
-        while begin.elapsed() < Duration::from_nanos(100) {}
+        while begin.elapsed() < Duration::from_nanos(nanos) {}
     };
     let queue: Q = with_queued_keys(keys);
     timed(threads, |_| {
