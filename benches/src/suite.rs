@@ -57,6 +57,8 @@ pub fn all(ops: u64) -> Vec<Workload> {
         let subjects = dedup!(u64, duplicates(keys, threads, ops));
         push("duplicate add", format!("{threads} threads, {keys} keys"), 1.0, ops, subjects);
     }
+    // The others add their keys in turn, so the branches of a look-up are predicted.
+    push("duplicate add", "1024 keys, at random".into(), 1.0, ops, dedup!(u64, touch(1024, ops)));
     for threads in [1, 2, 4, 16] {
         let subjects = everyone!(u64, ring(1024, threads, ops));
         push("ring", format!("{threads} threads"), 1.0, ops, subjects);
