@@ -92,3 +92,19 @@ fn an_equivalent_with_another_hash_finds_nothing() {
         assert_eq!(handed_out, expected);
     }
 }
+
+/// `ahash` has a hash of its own for some types if the compiler is a nightly one. A key has that of what it is borrowed as all the same.
+#[test]
+fn a_wrapper_is_found_by_what_it_wraps() {
+    #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+    struct Id(u64);
+    impl std::borrow::Borrow<u64> for Id {
+        fn borrow(&self) -> &u64 {
+            &self.0
+        }
+    }
+    let queue = WorkQueue::new();
+    queue.add(Id(7));
+    assert!(queue.remove(&7_u64));
+    assert_eq!(queue.len(), 0);
+}

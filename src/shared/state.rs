@@ -14,7 +14,7 @@ use crate::sync::{Arc, AtomicU8, AtomicU64, Mutex, Ordering, counted_stamp, hash
 use crate::time::nanos;
 use ahash::RandomState;
 use crossbeam_utils::CachePadded;
-use std::hash::Hash;
+use std::hash::{BuildHasher, Hash, Hasher};
 use std::panic::{RefUnwindSafe, UnwindSafe};
 
 /// What all handles of one queue share.
@@ -105,7 +105,11 @@ impl<K: Hash + Eq> Shared<K> {
 
     #[inline]
     pub(super) fn hash<Q: Hash + ?Sized>(&self, key: &Q) -> KeyHash {
-        KeyHash(self.hasher.hash_one(key) as u32)
+        // Not `hash_one`: with a nightly compiler, `ahash` has other hashes for some types, so that a key and what it is looked up by would
+        // have different ones.
+        let mut hasher = self.hasher.build_hasher();
+        key.hash(&mut hasher);
+        KeyHash(hasher.finish() as u32)
     }
 
     /// The index of a key's shard.
