@@ -93,6 +93,27 @@ mod tests {
         }
     }
 
+    /// The same for a get that returns a key.
+    #[test]
+    fn a_hand_out_starts_the_thread_when_that_is_possible_again() {
+        static POSSIBLE: AtomicBool = AtomicBool::new(false);
+        let queue = WorkQueue::builder().build_with(|shared| {
+            if POSSIBLE.load(Ordering::SeqCst) {
+                start_driver_thread(shared)
+            } else {
+                Err(std::io::ErrorKind::WouldBlock.into())
+            }
+        });
+        queue.add_all(0..1000_u32);
+        queue.add_after(1000, Duration::from_secs(3600));
+        POSSIBLE.store(true, Ordering::SeqCst);
+        while queue.shared.is_driver_missing() {
+            let item = queue.try_get().expect("no hand-out has started the thread");
+            std::thread::sleep(Duration::from_micros(200));
+            std::mem::forget(item); // its end would start the thread, too
+        }
+    }
+
     /// The last handle goes while the thread works, so the thread drops the keys. The panic of a key's drop does not leave it.
     #[test]
     fn a_key_whose_drop_panics_on_the_thread_is_contained() {
