@@ -38,6 +38,7 @@ prints '^2 files, 4 runs'
 prints '^0 retried, 0 given up, 0 delayed'
 "${reconcile[@]}" > "$folder/out" &
 prints '^new .*sub/two: 4 bytes'
+prints '^new .*one: 4 bytes'
 echo changed > "$folder/tree/one" && prints '^changed .*one: 8 bytes'
 rm "$folder/tree/one" && prints '^gone .*one'
 kill -INT $!
