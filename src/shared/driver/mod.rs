@@ -224,6 +224,7 @@ mod tests {
     use crate::wait::Waiter;
     use crate::{Clock, Driver, WorkQueue};
     use std::future::Future;
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
     use std::time::{Duration, Instant};
 
     /// With tens of thousands of keys to sort, a `turn` sorts some of them and returns; the next turns sort more.
@@ -284,6 +285,27 @@ mod tests {
     /// The driver thread was started, and does not get a core.
     fn is_never_run(_: &Arc<Shared<u32>>) -> std::io::Result<()> {
         Ok(())
+    }
+
+    /// A getter that finds no key may have expired some all the same: those that are processing.
+    #[test]
+    fn the_observer_is_told_of_what_a_getter_expires_that_finds_no_key() {
+        struct Deferred(Arc<AtomicUsize>);
+        impl crate::observe::Observer for Deferred {
+            fn added(&self, added: Added) {
+                self.0.fetch_add(usize::from(added == Added::Deferred), Relaxed);
+            }
+        }
+        let deferred = Arc::<AtomicUsize>::default();
+        let queue = WorkQueue::builder().observer(Deferred(Arc::clone(&deferred))).build_with(is_never_run);
+        queue.add(1);
+        let _item = queue.get().unwrap();
+        queue.add_after(1, Duration::from_millis(1));
+        std::thread::sleep(Duration::from_millis(2));
+        let parker = Parker::new();
+        let wait = Shared::take_or_wait(&queue.shared, Waiter::Thread(parker.unparker()));
+        assert!(matches!(wait, Wait::Park(_)));
+        assert_eq!(deferred.load(Relaxed), 1);
     }
 
     /// The driver thread gets no core. A getter that is past the hot path adds the keys that are due, 16 in a critical section; a hot one,
