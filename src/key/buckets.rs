@@ -1,5 +1,6 @@
 //! The arrays of chains of the table.
 
+use super::chunk::Chunk;
 use super::hash::KeyHash;
 use super::slot::{EntryRef, Slot};
 use std::mem::MaybeUninit;
@@ -79,16 +80,21 @@ impl<K> Buckets<K> {
         self.chains[at].write(std::ptr::null_mut());
     }
 
-    /// The free bits of a pointer: 7, or 3 on 32-bit targets.
-    const TAG: usize = {
-        assert!(align_of::<Slot<K>>() >= 4, "the tags need two bits of a pointer to a slot");
-        if align_of::<Slot<K>>() < 8 { 3 } else { 7 }
+    /// The number of low bits of a pointer that are free: 4 if the size of a slot is a power of two, as that of integers is; else 3, or 2 on
+    /// 32-bit targets.
+    const TAGS: u32 = {
+        let free = Chunk::<K>::SLOT_ALIGN.trailing_zeros();
+        assert!(free >= 2, "the tags need two bits of a pointer to a slot");
+        if free < 4 { free } else { 4 }
     };
+
+    /// All tags.
+    const TAG: usize = (1 << Self::TAGS) - 1;
 
     /// One of these bits, from the high bits of the hash; the low bits choose the bucket.
     #[inline]
     fn tag(hash: KeyHash) -> usize {
-        1 << (((hash.0 >> 29) * Self::TAG.count_ones()) >> 3)
+        1 << if Self::TAGS == 4 { hash.0 >> 30 } else { ((hash.0 >> 29) * Self::TAGS) >> 3 }
     }
 
     /// The first slot of a chain, or `None` if the tags show that no key of this hash is in it.
@@ -105,6 +111,7 @@ impl<K> Buckets<K> {
     /// Puts a slot first in the chain of its hash.
     #[inline]
     pub(super) fn link(&mut self, at: usize, entry: EntryRef<K>) {
+        debug_assert_eq!(entry.0.addr().get() & Self::TAG, 0, "these bits are free");
         let tags = self.pointer(at).addr() & Self::TAG | Self::tag(entry.hash());
         entry.slot().next.set(self.first(at));
         self.chains[at].write(entry.0.as_ptr().map_addr(|addr| addr | tags));
@@ -151,11 +158,17 @@ mod tests {
     /// No tag is much more likely than another; otherwise look-ups of new keys would read slots more often.
     #[test]
     fn tags_are_spread() {
-        let bits = Buckets::<u64>::TAG.count_ones() as usize;
-        let mut counts = vec![0; bits];
-        for n in 0..8000_u32 {
-            counts[Buckets::<u64>::tag(KeyHash(n.wrapping_mul(0x9e37_79b9))).trailing_zeros() as usize] += 1;
+        fn counts<K>() -> Vec<u32> {
+            let mut counts = vec![0; Buckets::<K>::TAGS as usize];
+            for n in 0..12_000_u32 {
+                counts[Buckets::<K>::tag(KeyHash(n.wrapping_mul(0x9e37_79b9))).trailing_zeros() as usize] += 1;
+            }
+            counts
         }
-        assert!(counts.iter().all(|count| (1900..4100).contains(count)), "{counts:?}");
+        for (counts, least) in [(counts::<u64>(), 2900), (counts::<[u64; 3]>(), 2900)] {
+            assert!(counts.iter().all(|count| (least..4600).contains(count)), "{counts:?}");
+        }
+        let tags = [Buckets::<u64>::TAGS, Buckets::<[u64; 3]>::TAGS];
+        assert!(tags == [4, 3] || cfg!(not(target_pointer_width = "64")), "{tags:?}");
     }
 }

@@ -54,6 +54,9 @@ impl<K> Chunk<K> {
         let needed = max(align_of::<Header<K>>(), align_of::<Slot<K>>());
         if Self::SLOT.is_power_of_two() { max(min(Self::SLOT, LINE), needed) } else { needed }
     };
+    /// The alignment of each slot.
+    pub(super) const SLOT_ALIGN: usize =
+        if Self::SLOT % Self::ALIGN == 0 { Self::ALIGN } else { align_of::<Slot<K>>() };
     /// The offset of the first slot.
     const FIRST: usize = size_of::<Header<K>>().next_multiple_of(Self::ALIGN);
     /// Slots in a chunk: as many as fit beside the head in 4 KiB, or in the bytes of 64 slots if these are fewer; but at least 8. So the

@@ -104,9 +104,11 @@ impl<K: Hash + Eq> Shared<K> {
     }
 
     #[inline]
+    #[allow(
+        clippy::manual_hash_one,
+        reason = "with a nightly compiler, `ahash` has other hashes for some types there: a key and what it is looked up by would have different ones"
+    )]
     pub(super) fn hash<Q: Hash + ?Sized>(&self, key: &Q) -> KeyHash {
-        // Not `hash_one`: with a nightly compiler, `ahash` has other hashes for some types, so that a key and what it is looked up by would
-        // have different ones.
         let mut hasher = self.hasher.build_hasher();
         key.hash(&mut hasher);
         KeyHash(hasher.finish() as u32)
