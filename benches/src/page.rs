@@ -73,7 +73,6 @@ fn value(name: &str, results: &Results) -> String {
         "rounds" => run.rounds.to_string(),
         "few rounds" => run.few_rounds.to_string(),
         "wakes" => run.wakes.to_string(),
-        "thrown away" => run.thrown_away.to_string(),
         "delays keys" => run.delays.to_string(),
         _ => match name.split_once(' ') {
             Some(("run", command)) => tables::run_of(results, command),

@@ -16,12 +16,15 @@ const PERCENTILES: [f64; 7] = [50.0, 90.0, 95.0, 97.5, 99.0, 99.9, 100.0];
 const TAIL: [f64; 6] = [50.0, 90.0, 99.0, 99.9, 99.99, 100.0];
 
 pub fn run(results: &Results) -> String {
-    let Run { machine, commit, compiler, command, quick, .. } = &results.run;
+    let Run { machine, commit, compiler, command, quick, thrown_away, .. } = &results.run;
     let mut table = Table::new(["", ""]);
     table.row(["machine", machine]);
     table.row(["commit", commit]);
     table.row(["compiler", compiler]);
     table.row(["command", &format!("`{command}`")]);
+    if *thrown_away > 0 {
+        table.row(["latencies measured again, as the machine was disturbed", &thrown_away.to_string()]);
+    }
     let remark = "\n\n**A quick run**: few rounds of little work. It shows that everything runs, and little more.";
     format!("{table}{}", if *quick { remark } else { "" })
 }
