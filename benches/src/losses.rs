@@ -250,15 +250,18 @@ mod tests {
                 let better: Vec<_> = rivals.iter().filter(|(_, theirs)| ours / theirs > 1.05).collect();
                 losses += usize::from(!better.is_empty());
                 for (rival, theirs) in better {
-                    let ratio = format!("(**{:.2}**)", ours / theirs);
+                    // Of 1.455 either: the page divides other units.
+                    let ratio = [1.0 - 1e-9, 1.0 + 1e-9].map(|by| format!("(**{:.2}**)", ours / theirs * by));
                     let there = list.lines().any(|line| {
                         let (name, rest) = line.trim_start_matches("| ").split_once(" | ").unwrap_or_default();
                         let name = format!("{name},");
                         words.iter().all(|word| name.contains(word))
                             && name.contains(form)
-                            && rest.split(';').any(|loss| loss.contains(rival.as_str()) && loss.contains(&ratio))
+                            && rest.split(';').any(|loss| {
+                                loss.contains(rival.as_str()) && ratio.iter().any(|ratio| loss.contains(ratio))
+                            })
                     });
-                    assert!(there, "BENCHMARKS.md lacks: {words:?}, {subject} {ours}, {rival} {theirs}, {ratio}");
+                    assert!(there, "BENCHMARKS.md lacks: {words:?}, {subject} {ours}, {rival} {theirs}, {ratio:?}");
                 }
             }
         }

@@ -65,7 +65,7 @@ pub fn busy_rings(plan: &mut Plan, ops: u64, rounds: usize) {
     for threads in [2, 16] {
         for nanos in [30, 100, 300, 1000] {
             let ops = ops * 100 / (100 + nanos);
-            let name = format!("busy ring of {nanos} ns, {threads} threads");
+            let name = format!("busy ring, {nanos} ns, {threads} threads");
             plan.row(["tails", "", &name], ops, rounds, everyone!(busy_ring(KEYS, threads, ops, nanos)));
         }
     }
