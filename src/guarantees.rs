@@ -177,8 +177,8 @@
 //!    └──────────────────────────── done ─────────┘     (queued again, at the back)
 //! ```
 //!
-//! Three more bits are independent of these: DELAYED, FAILED and RESTING (I11). A key with one of them stays in the table, even if the picture calls it
-//! absent. Upheld by `src/key/state.rs`, whose unit tests make each transition; debug builds assert I1, I2, I9 and I10.
+//! Three more bits are independent of these: DELAYED, FAILED and RESTING (I11). A key with one of them stays in the table, even if the
+//! picture calls it absent. Upheld by `src/key/state.rs`, whose unit tests make each transition; debug builds assert I1, I2, I9 and I10.
 //!
 //! * **I1** A key is queued at most once, and exactly while its word has DIRTY and not PROCESSING. Shown by the model
 //!   `never_two_holders`.
@@ -205,7 +205,8 @@
 //! states in `src/shared/driver/states.rs`.
 //!
 //! * **W1** A getter goes on the list of waiters, and after that visits each shard under its lock; it parks only if each was empty,
-//!   or for 100 µs if it has passed by one that was busy (W5). Shown by the models `n_adds_wake_n_getters` and `a_push_meets_a_sleeper_in_each_shard`.
+//!   or for 100 µs if it has passed by one that was busy (W5). Shown by the models `n_adds_wake_n_getters` and
+//!   `a_push_meets_a_sleeper_in_each_shard`.
 //! * **W2** While a key is queued and a getter sleeps, a woken getter is on its way, or the call that queued the key still owes a wake-up
 //!   (`add_all` pays it at its end). A getter *sleeps* if it is on the list, and visited the key's shard before the key was queued. So a
 //!   push wakes one getter. A getter that arrives wakes the next one while keys are left. Shown by the models
@@ -217,7 +218,8 @@
 //!   predicate: the call does this after it has released the lock. The exceptions are the same as in P17. Shown by the tests and the model of P17,
 //!   and by the model `a_stop_races_poll_and_drop`.
 //! * **W5** A task that has passed by a busy shard is woken at most 100 µs later. Before its poll returns, it asks the driver; or, if
-//!   there is none, it waits for the shard's lock in the poll. While a task has asked, the driver starts, runs, or is parked no longer than until it has to wake the task. If the driver
+//!   there is none, it waits for the shard's lock in the poll. While a task has asked, the driver starts, runs, or is parked no longer than
+//!   until it has to wake the task. If the driver
 //!   cannot be started, the task is woken at once. Shown by the models
 //!   `a_task_that_passes_by_a_busy_shard_is_woken`, `a_second_task_that_passes_by_is_woken` and
 //!   `a_task_that_passes_by_a_busy_shard_learns_of_the_shut_down`.

@@ -26,7 +26,7 @@ fn limiters_show_their_settings_and_no_key() {
     let bucket = DedupingBucket::new(Bucket::with_clock(1.0, 1, Clock::mock().0));
     bucket.when(&"secret");
     let shown = format!("{bucket:?}");
-    assert!(shown.starts_with("DedupingBucket { bucket: Bucket { limit: Some(Rate"), "{shown}");
+    assert!(shown.starts_with("DedupingBucket { bucket: Bucket { limit: Some(Rate {"), "{shown}");
     assert!(shown.ends_with("tracked_len: 1 }"), "{shown}");
     assert!(!shown.contains("secret"), "{shown}");
 

@@ -20,7 +20,8 @@ const PAUSE: Duration = Duration::from_micros(20);
 /// The pauses of the thread that works are less than this part of the time.
 const PAUSES: u32 = 50;
 
-/// What a measurement without disturbance has returned, and how many were thrown away before it. After so many `tries` the last one counts.
+/// Measures again, up to `tries` times, until the machine was quiet before and after. Returns the last measurement, and how many were thrown
+/// away.
 pub fn undisturbed<T>(tries: u32, mut measure: impl FnMut() -> T) -> (T, u32) {
     let mut thrown_away = 0;
     let mut was_quiet = is_quiet();

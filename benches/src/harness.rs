@@ -68,7 +68,7 @@ impl Notes {
         self.spreads[known].2.extend(beside);
     }
 
-    /// So many measurements did not count, because the machine was [disturbed](crate::control).
+    /// Counts measurements that were thrown away because the machine was [disturbed](crate::control).
     pub fn thrown_away(&mut self, measurements: u32) {
         self.thrown_away += measurements;
     }

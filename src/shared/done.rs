@@ -26,20 +26,25 @@ impl<K> Shared<K> {
 
     #[inline(never)]
     fn done_in_one_of_many(&self, claimed: Claimed<K>) {
-        self.end_in(self.home(&claimed), claimed, End::Done, self.stamp);
+        self.end_anywhere(claimed, End::Done);
     }
 
     /// `forget` and `done`, for the holder of the key, in one critical section. The caller has called
     /// [`limiter_forget`](Self::limiter_forget).
     #[inline(never)]
     pub(crate) fn succeed(&self, claimed: Claimed<K>) {
-        self.end_in(self.home(&claimed), claimed, End::Succeed, self.stamp);
+        self.end_anywhere(claimed, End::Succeed);
     }
 
     /// [`succeed`](Self::succeed) of a key that was given up.
     #[cold]
     pub(crate) fn give_up(&self, claimed: Claimed<K>) {
-        self.end_in(self.home(&claimed), claimed, End::GiveUp, self.stamp);
+        self.end_anywhere(claimed, End::GiveUp);
+    }
+
+    #[inline(always)]
+    fn end_anywhere(&self, claimed: Claimed<K>, end: End) {
+        self.end_in(self.home(&claimed), claimed, end, self.stamp);
     }
 
     #[inline(always)]

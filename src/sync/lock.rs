@@ -297,9 +297,9 @@ impl<T> Mutex<T> {
             || soon.into_iter().chain([policy]).any(|policy| (0..policy.rounds).any(|_| note(self.look(policy))));
         if taken {
             self.heat.store(heat_after(heat, held), Ordering::Relaxed);
-            let near = if transfer < TRANSFER.end { SURE.min(near + 1) } else { near.saturating_sub(1) };
             if transfer >= TRANSFER.start {
-                self.near.store(near, Ordering::Relaxed);
+                let after = if transfer < TRANSFER.end { SURE.min(near + 1) } else { near.saturating_sub(1) };
+                self.near.store(after, Ordering::Relaxed);
             }
         }
         taken
