@@ -110,27 +110,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     /// assert_eq!(queue.add_all([1, 2, 2, 3]), 3);
     /// ```
     pub fn add_all(&self, keys: impl IntoIterator<Item = K>) -> usize {
-        /// Its drop wakes the getters, even if the iterator panics.
-        struct WakeOnDrop<'q, K> {
-            shared: &'q Shared<K>,
-            queued: usize,
-        }
-        impl<K> Drop for WakeOnDrop<'_, K> {
-            fn drop(&mut self) {
-                self.shared.wake_getters(self.queued);
-            }
-        }
-        let mut wake = WakeOnDrop { shared: &self.shared, queued: 0 };
-        let mut deferred = 0;
-        for key in keys {
-            wake.queued += 1; // first: an observer may panic when the key is queued
-            let added = Shared::add(&self.shared, key, Wakeups::Later);
-            if added != Added::Queued {
-                wake.queued -= 1;
-                deferred += usize::from(added == Added::Deferred);
-            }
-        }
-        wake.queued + deferred
+        Shared::add_all(&self.shared, keys)
     }
 
     /// Adds a key when this delay expires. A delay of zero is an [`add`](Self::add).

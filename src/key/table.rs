@@ -198,6 +198,14 @@ impl<K> Table<K> {
         if in_old { &mut self.old } else { &mut self.buckets }.unlink(at, entry);
     }
 
+    /// Prefetches the first slot of the chain in which the look-up of this hash will search. Its bucket should be near.
+    #[inline]
+    pub(crate) fn prefetch_first(&self, hash: KeyHash) {
+        if self.left == 0 && self.buckets.len() > 0 {
+            self.buckets.find(self.buckets.at(hash), hash).into_iter().for_each(EntryRef::prefetch);
+        }
+    }
+
     /// Prefetches the bucket that the `done` of this key will read.
     #[inline]
     pub(crate) fn prefetch(&self, entry: EntryRef<K>) {

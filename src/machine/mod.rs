@@ -92,7 +92,7 @@ pub(crate) use take::TakenOut;
 pub(crate) use times::Times;
 
 use crate::DelayedAdd;
-use crate::key::Table;
+use crate::key::{KeyHash, Table};
 use crate::order::{AnyOrder, Bin, Place};
 use garbage::RetiredSlots;
 use later::Later;
@@ -207,6 +207,12 @@ impl<K> Machine<K> {
     #[inline]
     pub(crate) fn buckets(&self) -> (usize, usize) {
         self.keys.buckets()
+    }
+
+    /// Prefetches the slot that an add of this hash will read first.
+    #[inline]
+    pub(crate) fn prefetch_first(&self, hash: KeyHash) {
+        self.keys.prefetch_first(hash);
     }
 
     pub(crate) fn order(&self) -> &AnyOrder<EntryRef<K>> {

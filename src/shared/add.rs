@@ -29,7 +29,7 @@ const NOW: Now = (How::NOW.priority, How::NOW.conflict);
 
 impl<K: Hash + Eq> Shared<K> {
     /// `add`.
-    // `inline(always)`: `add` and `add_all` differ in `wakeups`, which the compiler then knows in each (add queued 84 -> 63 instructions).
+    // `inline(always)`: callers differ in `wakeups`, which the compiler then knows in each (add queued 84 -> 63 instructions).
     #[inline(always)]
     pub(crate) fn add(this: &Arc<Self>, key: K, wakeups: Wakeups) -> Added {
         let hash = this.hash(&key);

@@ -27,6 +27,7 @@
 //!   take_where                        | takes keys out: by a predicate, all delays, what workers leave
 //!   drain                             | waits for the end of the work
 //!   life_cycle                        | shut-down
+//!   add_all                           | many adds
 //!   done   get   add   delays   dirty | the calls on keys; delays: `cancel` and `remove`, dirty: `until_dirty`
 //!   choose   lower                    | which shard a getter takes its key from
 //!   take                              | a hand-out
@@ -63,6 +64,7 @@
 //! goes through memory, stored in pieces and loaded whole, and the processor waits for it: that was half of the time of these calls.)
 
 mod add;
+mod add_all;
 mod choose;
 mod cursor;
 mod delays;

@@ -217,6 +217,14 @@ impl<'s, K> Section<'s, K> {
         added
     }
 
+    /// The time for the key that the last add has made dirty, if it is wanted. For a section that adds several keys.
+    #[inline(always)]
+    pub(super) fn tell_time(&mut self) {
+        if self.mode.is_measured && self.held.machine.wants_time() {
+            self.shared.tell_time(&mut self.held.machine);
+        }
+    }
+
     #[inline(always)]
     pub(super) fn done(&mut self, hand: &mut Option<K>, claimed: Claimed<K>, end: End) -> Ended {
         let answer = self.held.machine.done(hand, claimed, end, self.mode);

@@ -71,7 +71,7 @@ fn life_of_delays(seed: u64) -> (Plan, Vec<Op>) {
     for _ in 0..3 + make.random.below(6) {
         let (key, gets) = (make.key(), 1 + make.random.below(4) as u8);
         body.push(match make.random.below(8) {
-            0..=2 => Op::AddAll((0..1 + make.random.below(6)).map(|_| make.key()).collect()),
+            0..=2 => Op::AddAll((0..1 + make.random.below(14)).map(|_| make.key()).collect()),
             3 | 4 => Op::AddWith(key, How { after: Some(Span::Nanos(1 + make.random.below(delays))), ..make.how() }),
             5 => Op::Advance(Span::Nanos(1 + make.random.below(delays))),
             6 => Op::Work(gets, None),
@@ -262,7 +262,7 @@ impl Make {
         let n = self.random.byte();
         match kind {
             0 | 1 => Op::Add(self.key()),
-            2 => Op::AddAll((0..self.random.below(6)).map(|_| self.key()).collect()),
+            2 => Op::AddAll((0..self.random.below(14)).map(|_| self.key()).collect()),
             3 => Op::AddAfter(self.key(), self.span()),
             4 => Op::AddWith(self.key(), self.how()),
             5 => Op::AddRateLimited(self.key()),

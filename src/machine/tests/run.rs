@@ -220,7 +220,7 @@ impl Run {
                     End::GiveUp => self.done(at, machine::End::GiveUp),
                     End::CoolDown(span) => {
                         let (time, now) = (self.span(*span), self.reference.now);
-                        if time > 0 {
+                        if time > 0 && self.mode().is_open {
                             let owed = self.machine.rest(&self.held[at], now, time);
                             self.expect_owed(owed, 0, 0);
                         }

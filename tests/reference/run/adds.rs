@@ -16,7 +16,13 @@ impl Run<'_> {
             yielded.set(yielded.get() + 1);
             Key::new(*n)
         });
+        let answered = || {
+            let stats = queue.stats();
+            (stats.pushed + stats.coalesced + stats.deferred + stats.rejected) as usize
+        };
+        let before = answered();
         let added = self.call(|| queue.add_all(keys));
+        let answers = answered() - before;
         // The keys that the iterator has yielded stay added, the last one if a panic in its add comes after its step.
         let stay = match added {
             Ok(_) => {
@@ -26,6 +32,11 @@ impl Run<'_> {
             Err(Fault::Iterator) => {
                 self.struck = None;
                 yielded.get()
+            }
+            // The keys behind it that the iterator has yielded, too, are not added.
+            Err(Fault::Eq) => {
+                assert!(!self.took_effect(Fault::Eq) && answers < yielded.get());
+                answers
             }
             Err(fault) => yielded.get() - usize::from(!self.took_effect(fault)),
         };

@@ -1,0 +1,203 @@
+//! `add_all`: many adds. In a queue with many keys, one critical section makes some of them.
+//!
+//! ```text
+//!   iterator, Hash ─▶ staged keys ─▶ prefetch their buckets ─ lock ─ prefetch the slots there ─ add each ─ end ─▶ drop what was known
+//! ```
+//!
+//! The look-up of a key reads its bucket, and then the slot to which the bucket points. In a large table each is a cache miss, and single
+//! adds wait for their misses one after the other, because each lock waits for the loads before it. The misses of staged keys overlap. In a
+//! small table there are no misses, and a single add is faster than a staged one.
+//!
+//! Foreign code runs as in single adds: the iterator, `Hash`, and the drop of a key under no lock, and `Eq` under the lock. If `Eq` panics,
+//! the section must still end, because it has made the adds before that one.
+
+use super::Shared;
+use super::add::Wakeups;
+use super::hub::Flags;
+use super::locked::Locked;
+use super::section::Section;
+use crate::Added;
+use crate::key::KeyHash;
+use crate::machine::How;
+use crate::order::Group;
+use crate::panics::contained;
+use crate::sync::{Arc, model_const};
+use std::hash::Hash;
+use std::ops::Range;
+
+/// The number of keys that are staged, and added in one critical section.
+const AT_ONCE: usize = model_const(if cfg!(test) { 4 } else { 32 }, 2);
+
+/// With fewer queued keys than this, all that an add reads is in a near cache.
+const MANY: usize = model_const(if cfg!(test) { 2 } else { 1 << 15 }, 0);
+
+/// Keys of more bytes are added one by one, as copies of them would cost more than the misses.
+const LARGEST: usize = 256;
+
+/// The adds of one call.
+struct Adding<'q, K> {
+    shared: &'q Arc<Shared<K>>,
+    queued: usize,
+    deferred: usize,
+}
+
+/// Keys that are added next.
+struct Stage<'a, 'q, K: Hash + Eq> {
+    adding: &'a mut Adding<'q, K>,
+    /// The first `staged` of these hold keys. What an add leaves there was known, and is dropped after the lock (W4).
+    hands: [Option<K>; AT_ONCE],
+    hashes: [KeyHash; AT_ONCE],
+    staged: usize,
+}
+
+impl<K: Hash + Eq> Shared<K> {
+    /// `add_all`.
+    pub(crate) fn add_all(this: &Arc<Self>, keys: impl IntoIterator<Item = K>) -> usize {
+        let mut adding = Adding { shared: this, queued: 0, deferred: 0 };
+        let mut keys = keys.into_iter();
+        let mut until_look = 1;
+        while let Some(key) = keys.next() {
+            adding.add(key);
+            until_look -= 1;
+            if until_look == 0 {
+                if adding.may_stage() && has_many(&keys) {
+                    return adding.add_many(keys);
+                }
+                until_look = AT_ONCE;
+            }
+        }
+        adding.queued + adding.deferred
+    }
+}
+
+/// Whether the iterator says that it has as many keys as are staged. Other iterators may wait for their next key, as that of a channel does,
+/// which must not keep staged keys back.
+fn has_many(keys: &impl Iterator) -> bool {
+    matches!(keys.size_hint(), (AT_ONCE.., Some(_)))
+}
+
+impl<K: Hash + Eq> Adding<'_, K> {
+    #[inline(always)]
+    fn add(&mut self, key: K) {
+        self.queued += 1; // first: an observer may panic when the key is queued
+        let added = Shared::add(self.shared, key, Wakeups::Later);
+        self.queued -= 1;
+        self.count(added);
+    }
+
+    #[inline(always)]
+    fn count(&mut self, added: Added) {
+        self.queued += usize::from(added == Added::Queued);
+        self.deferred += usize::from(added == Added::Deferred);
+    }
+
+    /// Not with an observer, which may panic at each add; nor with groups, as the queue asks for the group of each new key.
+    fn may_stage(&self) -> bool {
+        let shared = self.shared;
+        size_of::<K>() <= LARGEST && shared.ready() >= MANY && !shared.is_observed() && !shared.settings.order.has_groups()
+    }
+
+    /// Adds all keys. A function of its own, so that the loop of a small queue keeps its iterator in registers.
+    #[inline(never)]
+    fn add_many(mut self, mut keys: impl Iterator<Item = K>) -> usize {
+        let (hands, hashes) = ([const { None }; AT_ONCE], [KeyHash(0); AT_ONCE]);
+        let mut stage = Stage { adding: &mut self, hands, hashes, staged: 0 };
+        while has_many(&keys) {
+            for key in keys.by_ref().take(AT_ONCE) {
+                stage.put(key);
+            }
+            if stage.staged == 0 {
+                break; // the iterator has said too much
+            }
+            stage.add();
+        }
+        drop(stage);
+        for key in keys {
+            self.add(key);
+        }
+        self.queued + self.deferred
+    }
+}
+
+impl<K: Hash + Eq> Stage<'_, '_, K> {
+    #[inline(always)]
+    fn put(&mut self, key: K) {
+        let hash = self.adding.shared.hash(&key);
+        self.hands[self.staged] = Some(key);
+        self.hashes[self.staged] = hash;
+        self.staged += 1;
+    }
+
+    /// Adds the staged keys. If `Eq` panics, those behind are not added.
+    fn add(&mut self) {
+        let (shared, staged) = (self.adding.shared, std::mem::take(&mut self.staged));
+        self.hashes[..staged].iter().for_each(|hash| shared.shard_of(*hash).prefetch_bucket(*hash));
+        if shared.shards() == 1 {
+            self.add_to(&shared.first, 0..staged);
+        } else {
+            // Each in a section of its own, since few of them are of the same shard.
+            for at in 0..staged {
+                let locked = shared.shard_of(self.hashes[at]);
+                shared.note_add(locked);
+                self.add_to(locked, at..at + 1);
+            }
+        }
+        if shared.has_extras() {
+            Shared::ensure_driver(shared);
+        }
+    }
+
+    #[inline(always)]
+    fn add_to(&mut self, locked: &Locked<K>, these: Range<usize>) {
+        let shared = self.adding.shared;
+        let held = locked.lock();
+        locked.publish_buckets(&held);
+        if these.len() > 1 {
+            self.hashes[these.clone()].iter().for_each(|hash| held.prefetch_first(*hash));
+        }
+        if shared.flags().without(Flags::AWAITED) == Flags::NONE {
+            self.add_in(EndOnDrop(Some(shared.plain_section(held, shared.stamp))), these.clone());
+        } else {
+            let mut section = shared.section(held);
+            section.mode.is_awaited = false; // `Wakeups::Later`
+            self.add_in(EndOnDrop(Some(section)), these.clone());
+        }
+        self.hands[these].iter_mut().for_each(|hand| *hand = None);
+    }
+
+    #[inline(always)]
+    fn add_in(&mut self, mut section: EndOnDrop<'_, K>, these: Range<usize>) {
+        let section = section.0.as_mut().expect("until its drop");
+        for (hand, hash) in self.hands[these.clone()].iter_mut().zip(&self.hashes[these]) {
+            let added = section.add(hand, *hash, Group::default(), How::NOW);
+            section.tell_time();
+            self.adding.count(added);
+        }
+    }
+}
+
+/// Ends the section also if `Eq` panics.
+struct EndOnDrop<'s, K>(Option<Section<'s, K>>);
+
+impl<K> Drop for EndOnDrop<'_, K> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.0.take().into_iter().for_each(Section::end);
+    }
+}
+
+impl<K: Hash + Eq> Drop for Stage<'_, '_, K> {
+    /// If the iterator or `Hash` has panicked, keys are still staged.
+    fn drop(&mut self) {
+        if self.staged > 0 {
+            contained(|| self.add());
+        }
+    }
+}
+
+impl<K> Drop for Adding<'_, K> {
+    /// Wakes the getters, also if foreign code panics.
+    fn drop(&mut self) {
+        self.shared.wake_getters(self.queued);
+    }
+}
