@@ -98,11 +98,17 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     /// Adds many keys, and wakes workers when all are added. Returns how many were [`Queued`](Added::Queued) or
     /// [`Deferred`](Added::Deferred).
     ///
-    /// Each add is a step of its own: other threads may add and take keys in between, so the call as a whole is not
-    /// [linearizable](crate#what-it-guarantees).
+    /// Other threads may add and take keys in between, so the call as a whole is not [linearizable](crate#what-it-guarantees).
+    ///
+    /// With tens of thousands of queued keys this is faster than a loop of adds, by up to a half: the call then takes 32 keys from an
+    /// iterator that knows how many it has, and adds them together, so that they wait for memory at the same time.
     ///
     /// # Panics
-    /// Like [`add`](Self::add), and if the iterator panics. The keys before the panic stay added, and the call wakes workers for them.
+    /// Like [`add`](Self::add), and if the iterator panics. The keys before the panic stay added, and the call wakes workers for them. If
+    /// `Eq` panics, up to 31 keys that the iterator has yielded after that one are dropped, and not added.
+    ///
+    /// # Blocking
+    /// Like [`add`](Self::add). With many keys it holds the lock for as long as 32 adds take, a few microseconds.
     ///
     /// # Examples
     /// ```

@@ -201,3 +201,135 @@ impl<K> Drop for Adding<'_, K> {
         self.shared.wake_getters(self.queued);
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::AT_ONCE;
+    use crate::WorkQueue;
+    use std::cell::Cell;
+    use std::future::Future;
+    use std::hash::{Hash, Hasher};
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::pin::pin;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::{Context, Poll, Wake, Waker};
+
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    enum Code {
+        Nothing,
+        Eq,
+        Hash,
+        Iterator,
+    }
+
+    thread_local!(static PANICS: Cell<Code> = const { Cell::new(Code::Nothing) });
+
+    /// Code of the key with this number panics, if it is to.
+    const STRIKES: usize = 100;
+
+    #[derive(Clone, Debug)]
+    struct Key(usize);
+
+    impl PartialEq for Key {
+        fn eq(&self, other: &Self) -> bool {
+            assert!(PANICS.get() != Code::Eq || self.0 != STRIKES);
+            self.0 == other.0
+        }
+    }
+
+    impl Eq for Key {}
+
+    impl Hash for Key {
+        fn hash<H: Hasher>(&self, state: &mut H) {
+            assert!(PANICS.get() != Code::Hash || self.0 != STRIKES);
+            self.0.hash(state);
+        }
+    }
+
+    struct CountWakes(AtomicUsize);
+
+    impl Wake for CountWakes {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Foreign code panics at the second key of those that are staged. The keys that came before it are queued and published, and tasks
+    /// that wait are woken for them.
+    #[test]
+    fn keys_that_are_staged_before_a_panic_are_added() {
+        for shards in [1, 4] {
+            for code in [Code::Eq, Code::Hash, Code::Iterator] {
+                let queue = WorkQueue::builder().shards(shards).build();
+                let wakes: Vec<_> = (0..2 * AT_ONCE).map(|_| Arc::new(CountWakes(AtomicUsize::new(0)))).collect();
+                let wakers: Vec<Waker> = wakes.iter().map(|count| Waker::from(Arc::clone(count))).collect();
+                let mut gets: Vec<_> = wakers.iter().map(|_| queue.get_async()).collect();
+                for (get, waker) in gets.iter_mut().zip(&wakers) {
+                    assert!(pin!(get).poll(&mut Context::from_waker(waker)).is_pending());
+                }
+                // `STRIKES` is known already, but no getter may take it: so `Eq` is called.
+                queue.add_after(Key(STRIKES), std::time::Duration::from_secs(3600));
+                // Single adds until the queue has many keys, and then stages.
+                let single = 1 + AT_ONCE;
+                let keys = (0..single).chain([single, STRIKES]).chain(200..220).collect::<Vec<_>>();
+                let keys = keys.into_iter().map(|key| {
+                    assert!(PANICS.get() != Code::Iterator || key != STRIKES);
+                    Key(key)
+                });
+                PANICS.set(code);
+                let answer = catch_unwind(AssertUnwindSafe(|| queue.add_all(keys)));
+                PANICS.set(Code::Nothing);
+                assert!(answer.is_err(), "{code:?}");
+                assert_eq!(queue.len(), single + 1, "{code:?}, {shards} shards");
+                let woken = wakes.iter().filter(|count| count.0.load(Ordering::Relaxed) > 0).count();
+                assert!(woken > 0, "{code:?}, {shards} shards");
+                let mut found = Vec::new();
+                for (get, waker) in gets.iter_mut().zip(&wakers) {
+                    if let Poll::Ready(item) = pin!(get).poll(&mut Context::from_waker(waker)) {
+                        found.push(item.expect("the queue is open").0);
+                    }
+                }
+                found.sort_unstable();
+                assert_eq!(found, (0..=single).collect::<Vec<_>>(), "{code:?}, {shards} shards");
+            }
+        }
+    }
+
+    /// An iterator whose `size_hint` lies is believed for the keys that are staged next, and no longer.
+    #[test]
+    fn an_iterator_that_says_too_much_ends() {
+        struct Boast(std::ops::Range<u32>);
+        impl Iterator for Boast {
+            type Item = u32;
+            fn next(&mut self) -> Option<u32> {
+                self.0.next()
+            }
+            fn size_hint(&self) -> (usize, Option<usize>) {
+                (1000, Some(1000))
+            }
+        }
+        for count in 0..4 * AT_ONCE as u32 {
+            let queue = WorkQueue::new();
+            assert_eq!(queue.add_all(Boast(0..count)), count as usize);
+            assert_eq!(queue.len(), count as usize);
+        }
+    }
+
+    /// An iterator that does not know how many keys it has may wait for the next one: each key is added before the next is asked for.
+    #[test]
+    fn an_iterator_that_may_wait_keeps_no_key_back() {
+        let (queue, yielded) = (WorkQueue::new(), Cell::new(0));
+        let next = || {
+            assert_eq!(queue.len(), yielded.get());
+            yielded.set(yielded.get() + 1);
+            yielded.get()
+        };
+        queue.add_all(std::iter::from_fn(|| Some(next()).filter(|n| *n < 10 * AT_ONCE)));
+        yielded.set(queue.len());
+        // This one says that it has more keys than a number can say.
+        let endless = std::iter::repeat_with(next).inspect(|n| assert!(*n < 20 * AT_ONCE));
+        assert!(catch_unwind(AssertUnwindSafe(|| queue.add_all(endless))).is_err());
+        assert_eq!(queue.len(), 20 * AT_ONCE - 1);
+    }
+}
