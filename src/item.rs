@@ -1,7 +1,7 @@
 //! The guard that a get returns. The owner of the guard holds the key; when the guard is dropped, the key is done.
 
 use crate::futures::{UntilDirty, UntilShuttingDown};
-use crate::key::SlotId;
+use crate::key::{KeyHash, SlotId};
 use crate::machine::{Claimed, End};
 use crate::panics::{Caught, contained, contained_while_unwinding};
 use crate::shared::Shared;
@@ -83,6 +83,26 @@ impl<'q, K> Item<'q, K> {
     #[inline]
     pub(crate) fn new_quietly(queue: &'q Arc<Shared<K>>, claimed: Claimed<K>) -> Self {
         Self { queue, claimed }
+    }
+
+    pub(crate) fn queue(&self) -> &'q Arc<Shared<K>> {
+        self.queue
+    }
+
+    #[inline]
+    pub(crate) fn hash(&self) -> KeyHash {
+        self.claimed.hash()
+    }
+
+    /// Prefetches the slot.
+    #[inline]
+    pub(crate) fn prefetch(&self) {
+        self.claimed.prefetch();
+    }
+
+    /// A limiter of the user's own forgets the failures of the key.
+    pub(crate) fn limiter_forget(&self) -> Caught {
+        self.queue.limiter_forget(self)
     }
 
     /// The slot of the key.
@@ -175,7 +195,7 @@ impl<'q, K> Item<'q, K> {
 
     #[inline]
     pub(crate) fn succeed_and_rest(self, rest: Duration) {
-        let forgot = self.queue.limiter_forget(&self);
+        let forgot = self.limiter_forget();
         self.rest(rest);
         let (queue, claimed) = self.into_parts();
         contained_while_unwinding(|| queue.succeed(claimed));
@@ -246,7 +266,7 @@ impl<'q, K> Item<'q, K> {
     }
 
     pub(crate) fn give_up_and_rest(self, rest: Duration) {
-        let forgot = self.queue.limiter_forget(&self);
+        let forgot = self.limiter_forget();
         self.rest(rest);
         let (queue, claimed) = self.into_parts();
         contained_while_unwinding(|| queue.give_up(claimed));

@@ -269,6 +269,7 @@ extern crate self as keyqueue;
 
 mod added;
 pub mod backoff;
+mod batch;
 mod builder;
 pub mod cookbook;
 mod coop;
@@ -310,6 +311,7 @@ mod wait;
 mod workers;
 
 pub use added::Added;
+pub use batch::Batch;
 pub use builder::WorkQueueBuilder;
 pub use equivalent::Equivalent;
 pub use error::{DrainTimeoutError, GetTimeoutError, InvalidArgument, TryGetError, WaitIdleTimeoutError};

@@ -47,6 +47,26 @@ impl Caught {
         Self(catch_unwind(AssertUnwindSafe(call)).err())
     }
 
+    /// Calls foreign code for each of these, also after a panic, and keeps the first panic. (One `catch_unwind` for all of them: one for each
+    /// takes as long as the end of a processing.)
+    pub(crate) fn call_for_each<T>(items: impl IntoIterator<Item = T>, mut call: impl FnMut(T)) -> Self {
+        let (mut items, mut first) = (items.into_iter(), Self::NOTHING);
+        loop {
+            let caught = Self::call(|| items.by_ref().for_each(&mut call));
+            if !caught.is_some() {
+                return first;
+            }
+            first.keep(caught);
+        }
+    }
+
+    /// Also that panic, which is dropped if there is one already.
+    pub(crate) fn keep(&mut self, other: Self) {
+        if !self.is_some() {
+            *self = other;
+        }
+    }
+
     #[inline]
     pub(crate) fn is_some(&self) -> bool {
         self.0.is_some()

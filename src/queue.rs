@@ -1,6 +1,7 @@
 //! The public handle of a queue.
 
 use crate::added::Added;
+use crate::batch::Batch;
 use crate::error::{DrainTimeoutError, GetTimeoutError, TryGetError, WaitIdleTimeoutError};
 use crate::futures::{ShutDownWithDrain, UntilShuttingDown, WaitIdle};
 use crate::get_async::GetAsync;
@@ -17,6 +18,7 @@ use std::fmt;
 use std::future::{Future, poll_fn};
 use std::hash::Hash;
 use std::pin::Pin;
+use std::task::{Poll, ready};
 use std::time::Duration;
 
 /// A deduplicating work queue: a key is queued at most once, and processed by at most one holder at a time.
@@ -642,9 +644,9 @@ impl<K> WorkQueue<K> {
         poll_fn(move |cx| Pin::new(&mut get).poll(cx).map(|item| item.map(Item::into_owned)))
     }
 
-    /// Waits until a key is queued, and takes up to `max` keys. It releases the lock after every 256 keys (16 with a limit for groups; with
-    /// several shards after each), so other getters may take keys in between. An empty result: the queue is shut down and no key is
-    /// queued, or `max` is 0.
+    /// Waits until a key is queued, and takes up to `max` keys, which then end together: see [`Batch`]. It releases the lock after every 256
+    /// keys (16 with a limit for groups; with several shards after each), so other getters may take keys in between. An empty batch: the
+    /// queue is shut down and no key is queued, or `max` is 0.
     ///
     /// # Blocking
     /// Like [`get`](Self::get).
@@ -653,14 +655,44 @@ impl<K> WorkQueue<K> {
     /// ```
     /// let queue = keyqueue::WorkQueue::new();
     /// queue.add_all(0..10);
-    /// let batch = queue.get_many(4); // waits for the first, and takes what else is there
+    /// let batch = queue.get_batch(4); // waits for the first, and takes what else is there
     /// assert_eq!(batch.iter().map(|item| *item.key()).collect::<Vec<_>>(), [0, 1, 2, 3]);
+    /// batch.succeed();
     /// ```
-    #[must_use = "an item that is dropped is done"]
-    pub fn get_many(&self, max: usize) -> Vec<Item<'_, K>> {
-        let Some(first) = (max > 0).then(|| self.get()).flatten() else {
-            return Vec::new();
-        };
+    pub fn get_batch(&self, max: usize) -> Batch<'_, K> {
+        match (max > 0).then(|| self.get()).flatten() {
+            Some(first) => self.batch_from(first, max),
+            None => Batch::new(Vec::new()),
+        }
+    }
+
+    /// Like [`get_batch`](Self::get_batch), for a task.
+    ///
+    /// # Cancel safety
+    /// Like [`get_async`](Self::get_async).
+    ///
+    /// # Examples
+    /// ```
+    /// # futures_executor::block_on(async {
+    /// let queue = keyqueue::WorkQueue::new();
+    /// queue.add_all(0..10);
+    /// let batch = queue.get_batch_async(4).await;
+    /// assert_eq!(batch.len(), 4);
+    /// # });
+    /// ```
+    pub fn get_batch_async(&self, max: usize) -> impl Future<Output = Batch<'_, K>> + Unpin + use<'_, K> {
+        let mut get = self.get_async();
+        poll_fn(move |cx| {
+            if max == 0 {
+                return Poll::Ready(Batch::new(Vec::new()));
+            }
+            let first = ready!(Pin::new(&mut get).poll(cx));
+            Poll::Ready(first.map_or_else(|| Batch::new(Vec::new()), |first| self.batch_from(first, max)))
+        })
+    }
+
+    /// The batch of an item, and of what else is queued.
+    fn batch_from<'q>(&'q self, first: Item<'q, K>, max: usize) -> Batch<'q, K> {
         // Allocates room here, so that the critical section allocates nothing.
         let room = max.min(self.len().saturating_add(1));
         let mut items = Vec::with_capacity(room);
@@ -676,7 +708,24 @@ impl<K> WorkQueue<K> {
             items.iter().for_each(Item::note_unwinding);
         }
         waited.into_iter().for_each(|waited| self.shared.tell_handed_out(waited));
-        items
+        Batch::new(items)
+    }
+
+    /// Like [`get_batch`](Self::get_batch), with items that end one by one.
+    ///
+    /// # Blocking
+    /// Like [`get`](Self::get).
+    ///
+    /// # Examples
+    /// ```
+    /// let queue = keyqueue::WorkQueue::new();
+    /// queue.add_all(0..10);
+    /// let items = queue.get_many(4); // waits for the first, and takes what else is there
+    /// assert_eq!(items.iter().map(|item| *item.key()).collect::<Vec<_>>(), [0, 1, 2, 3]);
+    /// ```
+    #[must_use = "an item that is dropped is done"]
+    pub fn get_many(&self, max: usize) -> Vec<Item<'_, K>> {
+        self.get_batch(max).into_items()
     }
 
     /// The number of queued keys. Processing keys do not count. A snapshot, read without the lock: it orders no memory accesses.

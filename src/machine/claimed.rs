@@ -56,6 +56,12 @@ impl<K> Claimed<K> {
         self.0.hash()
     }
 
+    /// Prefetches the slot.
+    #[inline]
+    pub(crate) fn prefetch(&self) {
+        self.0.prefetch();
+    }
+
     /// Names the hand-out, as long as it lasts, in all shards.
     pub(crate) fn slot(&self) -> SlotId {
         self.0.id()

@@ -56,6 +56,11 @@ impl Owed {
     }
 
     #[inline]
+    pub(crate) fn without(self, what: u8) -> Self {
+        Self(self.0 & !u64::from(what))
+    }
+
+    #[inline]
     pub(crate) fn has(self, what: u8) -> bool {
         self.what() & what != 0
     }

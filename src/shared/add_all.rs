@@ -94,7 +94,10 @@ impl<K: Hash + Eq> Adding<'_, K> {
     /// Not with an observer, which may panic at each add; nor with groups, as the queue asks for the group of each new key.
     fn may_stage(&self) -> bool {
         let shared = self.shared;
-        size_of::<K>() <= LARGEST && shared.ready() >= MANY && !shared.is_observed() && !shared.settings.order.has_groups()
+        size_of::<K>() <= LARGEST
+            && shared.ready() >= MANY
+            && !shared.is_observed()
+            && !shared.settings.order.has_groups()
     }
 
     /// Adds all keys. A function of its own, so that the loop of a small queue keeps its iterator in registers.

@@ -43,7 +43,7 @@ impl<K> Shared<K> {
     }
 
     #[inline(always)]
-    fn end_anywhere(&self, claimed: Claimed<K>, end: End) {
+    pub(super) fn end_anywhere(&self, claimed: Claimed<K>, end: End) {
         self.end_in(self.home(&claimed), claimed, end, self.stamp);
     }
 
@@ -69,7 +69,7 @@ impl<K> Shared<K> {
             let worked =
                 if section.mode.is_measured { self.note_end(&mut section, &claimed, None) } else { MaybeNanos::UNKNOWN };
             section.done(&mut hand, claimed, end);
-            let has_added = section.has_added();
+            let has_added = section.take_added();
             section.end(); // before the key in the hand (W4), and the observer (P17)
             if has_extras {
                 self.tell_done(worked, has_added);
@@ -82,7 +82,7 @@ impl<K> Shared<K> {
         section.marks().ended(claimed, || now.unwrap_or_else(|| self.settings.clock.now_coarse()))
     }
 
-    fn tell_done(&self, worked: MaybeNanos, has_added: bool) {
+    pub(super) fn tell_done(&self, worked: MaybeNanos, has_added: bool) {
         self.tell(|observer| observer.done(worked.duration()));
         if has_added {
             self.tell(|observer| observer.added(Added::Deferred));
@@ -148,7 +148,7 @@ impl<K> Shared<K> {
             worked = this.note_end(&mut section, &claimed, how.may_delay().then_some(how.now));
         }
         let requeued = section.requeue(&mut hand, claimed, how, end);
-        let has_added = section.has_added();
+        let has_added = section.take_added();
         section.end();
         let added = requeued?;
         // First: a panic of the observer must not leave a delay without a driver.

@@ -4,6 +4,7 @@ use super::Shared;
 use super::getters::BUSY;
 use super::hub::Flags;
 use super::locked::Busy;
+use super::section::in_mode;
 use super::take::Taken;
 use crate::TryGetError;
 use crate::machine::{Claimed, Times};
@@ -17,6 +18,9 @@ use std::time::Instant;
 const TAKEN_AT_ONCE: usize = model_const(256, 2);
 /// The same with a limit: a key that fills its group may move up to 256 levels of it.
 const TAKEN_AT_ONCE_OF_LIMITED: usize = model_const(16, 2);
+/// This many such sections follow each other closely. Then the call waits until a thread that needs the lock will have seen it free, which
+/// takes as long as some sections.
+const IN_A_ROW: usize = 8;
 
 /// What a getter has found in its visits.
 struct Visited<K> {
@@ -180,22 +184,25 @@ impl<K> Shared<K> {
     /// [`take_many`](Self::take_many) of a queue with one shard, [`TAKEN_AT_ONCE`] in a critical section.
     fn take_many_from_first(&self, max: usize, mut each: impl FnMut(Taken<K>)) {
         let mut left = max;
-        loop {
+        for sections in 1.. {
             let is_limited = self.flags().has(Flags::LIMITED);
             let step = left.min(if is_limited { TAKEN_AT_ONCE_OF_LIMITED } else { TAKEN_AT_ONCE });
             left -= step;
             let (held, mut taken, mut now) = (self.first.lock(), 0, None);
-            let mut section = self.section(held);
-            while taken < step {
-                let Some(next) = section.take(None, &mut now) else { break };
-                taken += 1;
-                each(next);
-            }
-            section.end_as_getter(now);
+            in_mode!(self, held, section, _extras => {
+                while taken < step {
+                    let Some(next) = section.take(None, &mut now) else { break };
+                    taken += 1;
+                    each(next);
+                }
+                section.end_as_getter(now);
+            });
             if taken < step || left == 0 {
                 return;
             }
-            give_way();
+            if sections % IN_A_ROW == 0 {
+                give_way();
+            }
         }
     }
 

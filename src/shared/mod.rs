@@ -27,7 +27,7 @@
 //!   take_where                        | takes keys out: by a predicate, all delays, what workers leave
 //!   drain                             | waits for the end of the work
 //!   life_cycle                        | shut-down
-//!   add_all                           | many adds
+//!   add_all   end_all                 | many adds, and many ends of processings
 //!   done   get   add   delays   dirty | the calls on keys; delays: `cancel` and `remove`, dirty: `until_dirty`
 //!   choose   lower                    | which shard a getter takes its key from
 //!   take                              | a hand-out
@@ -76,6 +76,7 @@ mod driven;
 mod driver;
 #[cfg(all(test, not(loom)))]
 mod driverless;
+mod end_all;
 mod expire;
 mod failures;
 mod get;

@@ -331,9 +331,11 @@ impl<'s, K> Section<'s, K> {
         expired
     }
 
-    /// An add that has waited for a retry has taken effect.
-    pub(super) fn has_added(&self) -> bool {
-        self.owed.has(Owed::ADDED)
+    /// Whether an add that has waited for a retry has taken effect, since this was asked before.
+    pub(super) fn take_added(&mut self) -> bool {
+        let has_added = self.owed.has(Owed::ADDED);
+        self.owed = self.owed.without(Owed::ADDED);
+        has_added
     }
 
     /// Nothing has changed: the lock, for another section.

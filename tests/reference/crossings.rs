@@ -28,10 +28,10 @@ const SETTINGS: [&str; 14] = [
 
 /// The steps, by the names of `op.rs`. An outcome of a handler counts when its loop applies it.
 #[rustfmt::skip]
-const STEPS: [&str; 68] = [
+const STEPS: [&str; 69] = [
     "Add", "AddAll", "AddAfter", "AddWith now", "AddWith EarliestWins", "AddWith Replace", "AddWith KeepExisting", "AddWith limited",
     "AddRateLimited", "Cancel", "Remove", "Forget", "TakeWhere", "TakeDelayed", "Look",
-    "Get Try", "Get TryOwned", "Get Timeout", "Get Get", "Get Owned", "GetMany", "Work",
+    "Get Try", "Get TryOwned", "Get Timeout", "Get Get", "Get Owned", "GetMany", "Batch", "Work",
     "End Done", "End Drop", "End Unwind", "End Succeed", "End GiveUp", "End Retry", "End RequeueAfter", "End RequeueWith", "End CoolDown", "IntoOwned",
     "Wait Item", "Wait OwnedItem", "Wait Idle", "Wait Drained", "Wait ShuttingDown",
     "Wait WorkersDrained", "Wait Joined", "WaitDirty", "Poll", "DropWaiter",
@@ -88,7 +88,7 @@ fn is_in(list: &[&str], name: &str) -> bool {
 }
 
 const LOOK_UPS: [&str; 3] = ["Cancel", "Remove", "Forget"];
-const GETS: [&str; 2] = ["Get*", "Work"];
+const GETS: [&str; 3] = ["Get*", "Batch", "Work"];
 const ENDS: [&str; 2] = ["End *", "Drop*"];
 const STOPS: [&str; 5] = ["Stop", "DrainWorkers", "Wait WorkersDrained", "Block DrainWorkers", "Poll"];
 
@@ -98,7 +98,7 @@ const CALLED: [(Fault, &[&[&str]]); Fault::ALL.len()] = [
     (Fault::Hash, &[&["Add*", "TakeWhere"], &LOOK_UPS, &STOPS]),
     (Fault::Borrow, &[&LOOK_UPS]),
     (Fault::Clone, &[&STOPS, &["TakeWhere", "TakeDelayed", "Look", "PollLoop"]]),
-    (Fault::Drop, &[&LOOK_UPS, &ENDS, &STOPS, &["Add*", "TakeWhere", "Look", "PollLoop", "Work"]]),
+    (Fault::Drop, &[&LOOK_UPS, &ENDS, &STOPS, &["Add*", "TakeWhere", "Look", "PollLoop", "Batch", "Work"]]),
     (Fault::Group, &[&["Add*"]]),
     (Fault::Weight, &[&["Add*"]]),
     (Fault::Predicate, &[&["TakeWhere"]]),

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 /// For each type: its public methods that a run need not call, with the reason. A run calls all others (in `run.rs`, `run/` or `plan.rs`).
-const EXCEPTED: [(&str, &[&str]); 6] = [
+const EXCEPTED: [(&str, &[&str]); 7] = [
     // A short form of the builder; a setting; a stream, which needs a feature (tests/streams.rs).
     ("WorkQueue", &["new", "shards", "stream"]),
     // A setting; what is sent to an exporter (tests/observers.rs).
@@ -16,6 +16,7 @@ const EXCEPTED: [(&str, &[&str]); 6] = [
     ("Workers", &["queue", "drain_until", "run", "spawn_tasks"]),
     // Settings; threads.
     ("WorkersBuilder", &["name", "traced", "spawn"]),
+    ("Batch", &[]),
 ];
 
 /// The public methods of a type, as the sources have them.

@@ -26,6 +26,8 @@ pub(crate) enum Op {
 
     Get(Form),
     GetMany(u8),
+    /// Gets a batch of up to this number of keys, adds these, and then ends the batch, if that is an end of batches; else it holds the items.
+    Batch(u8, Vec<u8>, End),
     /// Gets this number of keys, and is done with each, except for those of one group, by its number: they are held.
     Work(u8, Option<u8>),
     /// These steps, again and again. What starves or grows is found so.

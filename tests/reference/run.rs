@@ -217,7 +217,7 @@ impl<'q> Run<'q> {
             }
             Op::PollLoop(n) | Op::DropLoop(n) => return index(*n, self.loops.len()).map(key_of_loop),
             Op::Get(Form::Get | Form::Owned) => !self.would_wait(),
-            Op::GetMany(n) => *n == 0 || !self.would_wait(),
+            Op::GetMany(n) | Op::Batch(n, ..) => *n == 0 || !self.would_wait(),
             Op::Poll(_) | Op::DropWaiter(_) => !self.waiters.is_empty(),
             Op::Block(call) => self.would_return(*call),
             Op::Repeat(..) | Op::Finish(..) | Op::Crowd(..) => false,
@@ -305,6 +305,8 @@ impl<'q> Run<'q> {
                 let is_all = expired > 0 || self.reference.next_keys().is_empty();
                 assert!(count == usize::from(*n) || is_all, "{count} of {n} keys");
             }
+            Op::Batch(n, ..) if *n > 0 && self.would_wait() => {}
+            Op::Batch(n, adds, end) => self.batch(*n, adds, end),
             Op::Repeat(times, ops) => {
                 for _ in 0..*times {
                     for op in ops {

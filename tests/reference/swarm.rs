@@ -14,7 +14,7 @@ use std::sync::{Mutex, Once};
 thread_local!(static IS_QUIET: Cell<bool> = const { Cell::new(false) });
 
 /// The kinds of steps.
-const KINDS: usize = 29;
+const KINDS: usize = 30;
 
 /// The plan and the steps of the run of this number.
 pub(crate) fn life(seed: u64) -> (Plan, Vec<Op>) {
@@ -294,6 +294,10 @@ impl Make {
             25 => self.random.pick(&[Op::Advance(Span::ToDeadline(n, 0)), Op::Turn, Op::Turn]),
             26 => Op::Work(n % 40, if self.random.once_in(2) { Some(self.random.byte() % 3) } else { None }),
             27 => Op::Fault(self.random.pick(&Fault::ALL), self.random.pick(&[0, 0, 0, 0, 1, 1, 2, 5])),
+            29 => {
+                let adds = (0..self.random.below(4)).map(|_| self.key()).collect();
+                Op::Batch(n % 8, adds, self.end())
+            }
             _ => match self.random.below(8) {
                 0 => Op::IdleTimeout,
                 3 => Op::Block(self.random.pick(&[Blocking::WaitIdle, Blocking::Join])),

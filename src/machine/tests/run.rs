@@ -201,6 +201,19 @@ impl Run {
             Op::WaitDirty(_) if self.held.is_empty() => return,
             Op::WaitDirty(n) => self.wait_for_dirty(usize::from(*n) % self.held.len()),
             Op::GetMany(n) => (0..*n).for_each(|_| _ = self.get()),
+            Op::Batch(n, adds, end) => {
+                let before = self.held.len();
+                (0..*n).for_each(|_| _ = self.get());
+                adds.iter().for_each(|key| self.step(&Op::Add(*key)));
+                let end = match end {
+                    End::Done | End::Drop => machine::End::Done,
+                    End::Succeed => machine::End::Succeed,
+                    _ => return,
+                };
+                while self.held.len() > before {
+                    self.done(self.held.len() - 1, end);
+                }
+            }
             Op::Work(n, hold) => {
                 for _ in 0..*n {
                     let Some(key) = self.get() else { break };

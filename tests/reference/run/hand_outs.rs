@@ -7,7 +7,10 @@ use crate::reference::op::{End, Form, How};
 use crate::reference::queue::Reference;
 use keyqueue::{GetTimeoutError, Item, OnPanic, OwnedItem, TryGetError};
 use std::fmt::Debug;
+use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 /// A hand-out.
@@ -62,14 +65,67 @@ impl<'q> Run<'q> {
         }
     }
 
+    pub(super) fn batch(&mut self, n: u8, adds: &[u8], end: &End) {
+        let queue = self.queue;
+        let batch = self.call(|| match n % 2 {
+            0 => queue.get_batch(usize::from(n)),
+            _ => {
+                let mut get = queue.get_batch_async(usize::from(n));
+                let mut poll = || Pin::new(&mut get).poll(&mut Context::from_waker(Waker::noop()));
+                // It may give way to other tasks once.
+                let polled = [(); 2].iter().map(|()| poll()).find(Poll::is_ready);
+                let Some(Poll::Ready(batch)) = polled else { panic!("it waits") };
+                batch
+            }
+        });
+        let mut batch = batch.expect("a get passes no panic on");
+        self.returned_from_get();
+        let mut keys: Vec<u8> = batch.iter().map(|item| item.number()).collect();
+        for item in &batch {
+            self.was_handed_out(item.number(), item.priority().0);
+        }
+        for added in adds {
+            let added = (*added, self.call(|| queue.add(Key::new(*added))));
+            self.expect(added.1, |reference| reference.add(added.0, 0));
+        }
+        if n % 4 == 2 && batch.len() > 1 {
+            let item = batch.swap_remove(0);
+            keys.swap_remove(0);
+            self.held.push(Held::Borrowed(item));
+        }
+        // Which key it is for which the user's limiter panics is not known.
+        let fault = self.fault.map(|(fault, _)| fault);
+        let end = if fault == Some(Fault::Limiter) && *end == End::Succeed { &End::Done } else { end };
+        match end {
+            End::Done | End::Drop | End::Succeed => {
+                let ended = self.call(|| match end {
+                    End::Done => batch.done(),
+                    End::Succeed => batch.succeed(),
+                    _ => drop(batch),
+                });
+                self.ended(ended, |reference| {
+                    keys.iter().for_each(|key| match end {
+                        End::Succeed => reference.succeed(*key),
+                        _ => reference.done(*key),
+                    });
+                });
+            }
+            _ => self.held.extend(batch.into_items().into_iter().map(Held::Borrowed)),
+        }
+    }
+
     /// Returns the number of delays that the getter has expired after that.
     pub(super) fn handed_out(&mut self, held: Held<'q>) -> usize {
-        let key = held.key();
-        let priority = each!(&held, item => item.priority().0);
+        let (key, priority) = (held.key(), each!(&held, item => item.priority().0));
+        let expired = self.was_handed_out(key, priority);
+        self.held.push(held);
+        expired
+    }
+
+    fn was_handed_out(&mut self, key: u8, priority: i8) -> usize {
         self.catch_up();
         assert!(self.reference.next_keys().contains(&key), "key {key} is not next: {:?}", self.reference.next_keys());
         assert_eq!(priority, self.reference.hand_out(key), "the priority of key {key}");
-        self.held.push(held);
         let expired = self.catch_up();
         if expired > 0 {
             crossings::expires_after_a_hand_out(self.plan);
