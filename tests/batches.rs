@@ -1,7 +1,8 @@
 //! Batches: their keys end together, whatever foreign code does.
 
 use keyqueue::observe::Observer;
-use keyqueue::{OnPanic, WorkQueue};
+use keyqueue::rate_limiter::RateLimiter;
+use keyqueue::{Driver, OnPanic, WorkQueue};
 use std::cell::Cell;
 use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -41,6 +42,42 @@ fn all_keys_end_though_the_drops_of_some_panic() {
             assert_eq!((stats.processing, stats.len, stats.panics), (0, 0, 0), "{shards} shards");
             queue.shut_down_with_drain();
         }
+    }
+}
+
+/// A limiter of the user's own, which counts what it is told to forget.
+struct Forgets(Arc<AtomicU64>);
+
+impl RateLimiter<u64> for Forgets {
+    fn when(&self, _: &u64) -> Duration {
+        Duration::ZERO
+    }
+
+    fn forget(&self, _: &u64) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn num_requeues(&self, _: &u64) -> usize {
+        0
+    }
+}
+
+#[test]
+fn the_success_of_a_batch_forgets_the_failures_of_each_key() {
+    for shards in [1, 4] {
+        let queue = WorkQueue::builder().shards(shards).driver(Driver::Manual).build();
+        for succeeds in [false, true] {
+            queue.add_all(0..100_u64);
+            let batch = queue.get_batch(usize::MAX);
+            (0..100).for_each(|key| _ = queue.add_rate_limited(key));
+            if succeeds { batch.succeed() } else { batch.done() }
+            assert_eq!(queue.stats().failing, if succeeds { 0 } else { 100 });
+        }
+        let forgotten = Arc::new(AtomicU64::new(0));
+        let queue = WorkQueue::builder().shards(shards).rate_limiter(Forgets(Arc::clone(&forgotten))).build();
+        queue.add_all(0..100);
+        queue.get_batch(usize::MAX).succeed();
+        assert_eq!(forgotten.load(Ordering::Relaxed), 100);
     }
 }
 
