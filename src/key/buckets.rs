@@ -1,25 +1,101 @@
-//! The arrays of chains of the table.
+//! The chains of the table, and their arrays.
 
 use super::chunk::Chunk;
 use super::hash::KeyHash;
 use super::slot::{EntryRef, Slot};
+use std::cell::Cell;
 use std::mem::MaybeUninit;
-use std::ptr::NonNull;
+use std::ptr::{NonNull, null_mut};
 
-/// The first slot of each chain, or null. The number of chains is a power of two, or zero, while no chains move.
+/// The keys whose hashes choose the same bucket: a pointer to the first of them, or null.
 ///
-/// The low bits of a pointer, which its alignment leaves free, say which keys the chain may have: each key has one of these bits, its
+/// The low bits of the pointer, which its alignment leaves free, say which keys the chain may have: each key has one of these bits, its
 /// [`tag`](Self::tag), and the chain has the tags of all keys that have been in it since it was empty. So a new key is mostly known to be
 /// new without a read of a slot, that is, without one more cache miss; and a look-up has one branch for that, which is predicted well.
 ///
-/// * **H1** A bucket of a new array is written before it is read: see `src/key/table.rs`.
 /// * **H2** Each slot in a chain is taken: an insert links it after it was taken, and a remove unlinks it before it is vacated.
-pub(crate) struct Buckets<K> {
-    chains: Vec<MaybeUninit<*mut Slot<K>>>,
-}
+pub(super) struct Chain<K>(Cell<*mut Slot<K>>);
 
 // SAFETY: its pointers are those of `EntryRef`s (H2), which are `Send`.
-unsafe impl<K: Send + Sync> Send for Buckets<K> {}
+unsafe impl<K: Send + Sync> Send for Chain<K> {}
+
+impl<K> Chain<K> {
+    #[inline]
+    fn empty() -> Self {
+        Self(Cell::new(null_mut()))
+    }
+
+    /// The number of low bits of a pointer that are free: 4 if the size of a slot is a power of two, as that of integers is; else 3, or 2 on
+    /// 32-bit targets.
+    const TAGS: u32 = {
+        let free = Chunk::<K>::SLOT_ALIGN.trailing_zeros();
+        assert!(free >= 2, "the tags need two bits of a pointer to a slot");
+        if free < 4 { free } else { 4 }
+    };
+
+    /// All tags.
+    const TAG: usize = (1 << Self::TAGS) - 1;
+
+    /// One of these bits, from the high bits of the hash; the low bits choose the bucket.
+    #[inline]
+    fn tag(hash: KeyHash) -> usize {
+        1 << if Self::TAGS == 4 { hash.0 >> 30 } else { ((hash.0 >> 29) * Self::TAGS) >> 3 }
+    }
+
+    /// The tags of its keys.
+    #[inline]
+    fn tags(&self) -> usize {
+        self.0.get().addr() & Self::TAG
+    }
+
+    #[inline]
+    fn set(&self, first: EntryRef<K>, tags: usize) {
+        debug_assert_eq!(first.0.addr().get() & Self::TAG, 0, "these bits are free");
+        self.0.set(first.0.as_ptr().map_addr(|addr| addr | tags));
+    }
+
+    /// The first slot, or `None` if the tags show that no key of this hash is here.
+    #[inline]
+    pub(super) fn find(&self, hash: KeyHash) -> Option<EntryRef<K>> {
+        if self.tags() & Self::tag(hash) == 0 { None } else { self.first() }
+    }
+
+    #[inline]
+    pub(super) fn first(&self) -> Option<EntryRef<K>> {
+        NonNull::new(self.0.get().map_addr(|addr| addr & !Self::TAG)).map(EntryRef) // in a chain, so taken (H2)
+    }
+
+    /// Puts a slot first.
+    #[inline]
+    pub(super) fn link(&self, entry: EntryRef<K>) {
+        entry.slot().next.set(self.first());
+        self.set(entry, self.tags() | Self::tag(entry.hash()));
+    }
+
+    /// Takes a slot out.
+    #[inline]
+    pub(super) fn unlink(&self, entry: EntryRef<K>) {
+        let first = self.first().expect("its chain is not empty");
+        let next = entry.slot().next.get();
+        if first == entry {
+            let Some(next) = next else { return self.0.set(null_mut()) };
+            self.set(next, self.tags());
+        } else {
+            let mut before = first;
+            while before.slot().next.get() != Some(entry) {
+                before = before.slot().next.get().expect("it is in its chain");
+            }
+            before.slot().next.set(next);
+        }
+    }
+}
+
+/// An array of chains. Their number is a power of two, or zero, while no chains move.
+///
+/// * **H1** A bucket of a new array is written before it is read: see `src/key/table.rs`.
+pub(crate) struct Buckets<K> {
+    chains: Vec<MaybeUninit<Chain<K>>>,
+}
 
 impl<K> Buckets<K> {
     /// Unwritten buckets.
@@ -61,84 +137,23 @@ impl<K> Buckets<K> {
         self.chains.capacity()
     }
 
-    /// The bucket of a hash. Not for an array that has been truncated.
+    /// The chain of a hash, or `None` if there are no chains. Not for an array that has been truncated.
     #[inline]
-    pub(super) fn at(&self, hash: KeyHash) -> usize {
-        hash.0 as usize & self.len().wrapping_sub(1)
+    pub(super) fn of(&self, hash: KeyHash) -> Option<&Chain<K>> {
+        self.chain(hash.0 as usize & self.len().wrapping_sub(1))
     }
 
-    /// The pointer in a bucket.
+    /// The chain of this number, if there is one.
     #[inline]
-    fn pointer(&self, at: usize) -> *mut Slot<K> {
+    pub(super) fn chain(&self, at: usize) -> Option<&Chain<K>> {
         // SAFETY: the table reads only buckets that were written (H1).
-        unsafe { self.chains[at].assume_init() }
+        self.chains.get(at).map(|chain| unsafe { chain.assume_init_ref() })
     }
 
     /// Makes a chain empty.
     #[inline]
     pub(super) fn clear(&mut self, at: usize) {
-        self.chains[at].write(std::ptr::null_mut());
-    }
-
-    /// The number of low bits of a pointer that are free: 4 if the size of a slot is a power of two, as that of integers is; else 3, or 2 on
-    /// 32-bit targets.
-    const TAGS: u32 = {
-        let free = Chunk::<K>::SLOT_ALIGN.trailing_zeros();
-        assert!(free >= 2, "the tags need two bits of a pointer to a slot");
-        if free < 4 { free } else { 4 }
-    };
-
-    /// All tags.
-    const TAG: usize = (1 << Self::TAGS) - 1;
-
-    /// One of these bits, from the high bits of the hash; the low bits choose the bucket.
-    #[inline]
-    fn tag(hash: KeyHash) -> usize {
-        1 << if Self::TAGS == 4 { hash.0 >> 30 } else { ((hash.0 >> 29) * Self::TAGS) >> 3 }
-    }
-
-    /// The first slot of a chain, or `None` if the tags show that no key of this hash is in it.
-    #[inline]
-    pub(super) fn find(&self, at: usize, hash: KeyHash) -> Option<EntryRef<K>> {
-        if self.pointer(at).addr() & Self::tag(hash) == 0 { None } else { self.first(at) }
-    }
-
-    #[inline]
-    pub(super) fn first(&self, at: usize) -> Option<EntryRef<K>> {
-        NonNull::new(self.pointer(at).map_addr(|addr| addr & !Self::TAG)).map(EntryRef) // in a chain, so taken (H2)
-    }
-
-    /// Puts a slot first in the chain of its hash.
-    #[inline]
-    pub(super) fn link(&mut self, at: usize, entry: EntryRef<K>) {
-        debug_assert_eq!(entry.0.addr().get() & Self::TAG, 0, "these bits are free");
-        let tags = self.pointer(at).addr() & Self::TAG | Self::tag(entry.hash());
-        entry.slot().next.set(self.first(at));
-        self.chains[at].write(entry.0.as_ptr().map_addr(|addr| addr | tags));
-    }
-
-    /// Puts a slot first in the chain of its hash. Not for an array that has been truncated.
-    #[inline]
-    pub(super) fn link_by_hash(&mut self, entry: EntryRef<K>) {
-        self.link(self.at(entry.hash()), entry);
-    }
-
-    /// Takes a slot out of its chain.
-    #[inline]
-    pub(super) fn unlink(&mut self, at: usize, entry: EntryRef<K>) {
-        let first = self.first(at).expect("its chain is not empty");
-        let next = entry.slot().next.get();
-        if first == entry {
-            let Some(next) = next else { return self.clear(at) };
-            let tags = self.pointer(at).addr() & Self::TAG;
-            self.chains[at].write(next.0.as_ptr().map_addr(|addr| addr | tags));
-        } else {
-            let mut before = first;
-            while before.slot().next.get() != Some(entry) {
-                before = before.slot().next.get().expect("it is in its chain");
-            }
-            before.slot().next.set(next);
-        }
+        self.chains[at].write(Chain::empty());
     }
 }
 
@@ -159,9 +174,9 @@ mod tests {
     #[test]
     fn tags_are_spread() {
         fn counts<K>() -> Vec<u32> {
-            let mut counts = vec![0; Buckets::<K>::TAGS as usize];
+            let mut counts = vec![0; Chain::<K>::TAGS as usize];
             for n in 0..12_000_u32 {
-                counts[Buckets::<K>::tag(KeyHash(n.wrapping_mul(0x9e37_79b9))).trailing_zeros() as usize] += 1;
+                counts[Chain::<K>::tag(KeyHash(n.wrapping_mul(0x9e37_79b9))).trailing_zeros() as usize] += 1;
             }
             counts
         }
@@ -171,7 +186,7 @@ mod tests {
             let is_near = |(count, share): (&u32, &u32)| count.abs_diff(*share) < 100;
             assert!(counts.iter().zip(&shares).all(is_near), "{counts:?}, not {shares:?}");
         }
-        let tags = [Buckets::<u64>::TAGS, Buckets::<[u64; 3]>::TAGS];
+        let tags = [Chain::<u64>::TAGS, Chain::<[u64; 3]>::TAGS];
         assert!(tags == [4, 3] || cfg!(not(target_pointer_width = "64")), "{tags:?}");
     }
 }

@@ -28,7 +28,7 @@
 //! up, which is `K`'s `Eq` as a rule; it runs before anything is changed.
 
 use super::arena::{Arena, Retired};
-use super::buckets::Buckets;
+use super::buckets::{Buckets, Chain};
 use super::chunk::Chunk;
 use super::hash::KeyHash;
 use super::slot::EntryRef;
@@ -39,15 +39,20 @@ use std::ops::Range;
 
 /// The table of a queue, with the slots of its keys.
 pub(crate) struct Table<K> {
+    /// Empty while chains move. So one check tells a call that its chain is here: that of the index.
     buckets: Buckets<K>,
+    /// While chains move: the array that they move to. Empty otherwise.
+    new: Buckets<K>,
     /// The array that chains leave while the table grows. Empty otherwise.
     old: Buckets<K>,
+    /// Where `buckets` is, or `new` while chains move, and its length: for [`prefetch_bucket`].
+    place: (usize, usize),
     /// While chains move: chains from this number on have moved. 0 otherwise.
     left: usize,
-    /// While chains move: the number of chains before the move, minus one.
-    old_mask: usize,
+    /// While chains move: the number of chains before the move, minus one. (32 bits, as a hash has no more.)
+    old_mask: u32,
     /// While chains move: the number of chains after it, minus one.
-    new_mask: usize,
+    new_mask: u32,
     /// With this number of keys or more, an insert makes room. While chains move, every insert moves some.
     room_at: usize,
     /// With fewer keys than this, a remove gives room back. While chains move, every remove moves some.
@@ -87,40 +92,40 @@ impl<K> Table<K> {
     pub(crate) fn new(capacity: usize) -> Self {
         let count = if capacity == 0 { 0 } else { (2 * capacity + 1).next_power_of_two() };
         let keep = count.max(MIN_BUCKETS);
-        Self {
+        let mut table = Self {
             buckets: Buckets::empty(count),
+            new: Buckets::unwritten(0),
             old: Buckets::unwritten(0),
+            place: (0, 0),
             left: 0,
             old_mask: 0,
             new_mask: 0,
-            room_at: count / 2,
+            room_at: 0,
             shrink_at: 0,
             keep,
             arena: Arena::new(),
-        }
+        };
+        table.note_resize();
+        table
     }
 
     /// The slot of this key.
     #[inline]
     pub(crate) fn find<Q: Equivalent<K> + ?Sized>(&self, key: &Q, hash: KeyHash) -> Option<EntryRef<K>> {
-        if self.left > 0 {
-            return self.find_while_moving(key, hash);
-        }
-        if self.buckets.len() == 0 { None } else { Self::find_in(&self.buckets, self.buckets.at(hash), key, hash) }
+        let Some(chain) = self.buckets.of(hash) else { return self.find_while_moving(key, hash) };
+        Self::find_in(chain, key, hash)
     }
 
+    /// The slow calls are whole calls of their own, with a chain of their own. If they gave the fast ones a chain, fills of a million keys
+    /// would take a tenth longer.
     #[cold]
     fn find_while_moving<Q: Equivalent<K> + ?Sized>(&self, key: &Q, hash: KeyHash) -> Option<EntryRef<K>> {
-        let (in_old, at) = self.place_while_moving(hash);
-        Self::find_in(if in_old { &self.old } else { &self.buckets }, at, key, hash)
+        Self::find_in(self.chain_while_moving(hash)?, key, hash)
     }
 
     #[inline]
-    fn find_in<Q>(buckets: &Buckets<K>, at: usize, key: &Q, hash: KeyHash) -> Option<EntryRef<K>>
-    where
-        Q: Equivalent<K> + ?Sized,
-    {
-        let mut next = buckets.find(at, hash);
+    fn find_in<Q: Equivalent<K> + ?Sized>(chain: &Chain<K>, key: &Q, hash: KeyHash) -> Option<EntryRef<K>> {
+        let mut next = chain.find(hash);
         while let Some(entry) = next {
             if entry.hash() == hash && key.equivalent(entry.key()) {
                 return next;
@@ -130,6 +135,42 @@ impl<K> Table<K> {
         None
     }
 
+    /// The chain of a hash while chains move. `None`: they do not, and there are none.
+    fn chain_while_moving(&self, hash: KeyHash) -> Option<&Chain<K>> {
+        let old = (hash.0 & self.old_mask) as usize;
+        if old >= self.left {
+            self.new.chain((hash.0 & self.new_mask) as usize)
+        } else if self.grows() {
+            self.old.chain(old)
+        } else {
+            self.new.chain(old)
+        }
+    }
+
+    /// Puts a slot into its chain.
+    #[inline]
+    fn link(&self, entry: EntryRef<K>) {
+        let Some(chain) = self.buckets.of(entry.hash()) else { return self.link_while_moving(entry) };
+        chain.link(entry);
+    }
+
+    #[cold]
+    fn link_while_moving(&self, entry: EntryRef<K>) {
+        self.chain_while_moving(entry.hash()).expect("there are chains").link(entry);
+    }
+
+    /// Takes a slot out of its chain.
+    #[inline]
+    fn unlink(&self, entry: EntryRef<K>) {
+        let Some(chain) = self.buckets.of(entry.hash()) else { return self.unlink_while_moving(entry) };
+        chain.unlink(entry);
+    }
+
+    #[cold]
+    fn unlink_while_moving(&self, entry: EntryRef<K>) {
+        self.chain_while_moving(entry.hash()).expect("there are chains").unlink(entry);
+    }
+
     /// Puts in a key that is not there. The verb sets a bit of its state (I4).
     #[inline(always)]
     pub(crate) fn insert(&mut self, key: K, hash: KeyHash, group: u32) -> EntryRef<K> {
@@ -137,18 +178,8 @@ impl<K> Table<K> {
             self.make_room();
         }
         let entry = self.arena.insert(key, hash, group);
-        if self.left == 0 {
-            self.buckets.link_by_hash(entry);
-        } else {
-            self.link_while_moving(entry);
-        }
+        self.link(entry);
         entry
-    }
-
-    #[cold]
-    fn link_while_moving(&mut self, entry: EntryRef<K>) {
-        let (in_old, at) = self.place_while_moving(entry.hash());
-        if in_old { &mut self.old } else { &mut self.buckets }.link(at, entry);
     }
 
     /// Called before an insert, with [`room_at`](Self::room_at) keys or more.
@@ -169,8 +200,11 @@ impl<K> Table<K> {
         self.step();
     }
 
-    fn set_limits(&mut self) {
-        let buckets = self.buckets.len();
+    /// After each change of the number of buckets, or of what is to happen next.
+    fn note_resize(&mut self) {
+        let array = if self.left == 0 { &self.buckets } else { &self.new };
+        let buckets = array.len();
+        self.place = (array.address(), buckets);
         (self.room_at, self.shrink_at) = match self.left {
             0 => (buckets / 2, if buckets > self.keep { buckets / 16 } else { 0 }),
             _ => (0, usize::MAX),
@@ -180,11 +214,7 @@ impl<K> Table<K> {
     /// Takes out a key whose last bit the verb has cleared (I4). The verb forgets the entry, and the caller drops the key after its lock.
     #[inline(always)]
     pub(crate) fn remove(&mut self, entry: EntryRef<K>) -> K {
-        if self.left == 0 {
-            self.buckets.unlink(self.buckets.at(entry.hash()), entry);
-        } else {
-            self.unlink_while_moving(entry);
-        }
+        self.unlink(entry);
         let key = self.arena.remove(entry);
         if self.arena.taken() < self.shrink_at {
             self.give_back_room();
@@ -192,30 +222,22 @@ impl<K> Table<K> {
         key
     }
 
-    #[cold]
-    fn unlink_while_moving(&mut self, entry: EntryRef<K>) {
-        let (in_old, at) = self.place_while_moving(entry.hash());
-        if in_old { &mut self.old } else { &mut self.buckets }.unlink(at, entry);
-    }
-
     /// Prefetches the first slot of the chain in which the look-up of this hash will search. Its bucket should be near.
     #[inline]
     pub(crate) fn prefetch_first(&self, hash: KeyHash) {
-        if self.left == 0 && self.buckets.len() > 0 {
-            self.buckets.find(self.buckets.at(hash), hash).into_iter().for_each(EntryRef::prefetch);
-        }
+        self.buckets.of(hash).and_then(|chain| chain.find(hash)).into_iter().for_each(EntryRef::prefetch);
     }
 
     /// Prefetches the bucket that the `done` of this key will read.
     #[inline]
     pub(crate) fn prefetch(&self, entry: EntryRef<K>) {
-        prefetch_bucket(self.buckets(), entry.hash());
+        prefetch_bucket(self.place, entry.hash());
     }
 
     /// Where the buckets are, and their number: for [`prefetch_bucket`]. The number is not a power of two while the table shrinks.
     #[inline]
     pub(crate) fn buckets(&self) -> (usize, usize) {
-        (self.buckets.address(), self.buckets.len())
+        self.place
     }
 
     /// Whether the key is in this table, and not in that of another machine.
@@ -232,7 +254,14 @@ impl<K> Table<K> {
     /// The bytes of slots and buckets.
     #[cfg(all(test, not(loom)))]
     pub(crate) fn bytes(&self) -> usize {
-        self.arena.kept() * Chunk::<K>::SLOTS * Self::SLOT + (self.buckets.capacity() + self.old.capacity()) * 8
+        self.arena.kept() * Chunk::<K>::SLOTS * Self::SLOT
+            + (self.buckets.capacity() + self.new.capacity() + self.old.capacity()) * 8
+    }
+
+    /// The number of buckets.
+    #[cfg(all(test, not(loom)))]
+    fn count(&self) -> usize {
+        self.buckets.len() + self.new.len()
     }
 
     /// The number of keys.
@@ -270,7 +299,7 @@ impl<K> Table<K> {
     /// One step of freeing the buckets that the keys do not need. `true`: there is more to do.
     pub(crate) fn shrink_buckets(&mut self, chains: usize) -> bool {
         self.keep = MIN_BUCKETS;
-        self.set_limits();
+        self.note_resize();
         if self.left == 0 {
             let fit = if self.arena.taken() == 0 { 0 } else { (2 * self.arena.taken() + 1).next_power_of_two() };
             if fit >= self.buckets.len() {
@@ -283,13 +312,6 @@ impl<K> Table<K> {
             self.move_chains(chains);
         }
         true
-    }
-
-    /// While chains move: whether the chain of this hash is in the old array, and its bucket.
-    #[inline]
-    fn place_while_moving(&self, hash: KeyHash) -> (bool, usize) {
-        let old = hash.0 as usize & self.old_mask;
-        if old < self.left { (self.grows(), old) } else { (false, hash.0 as usize & self.new_mask) }
     }
 
     /// While chains move: whether they move to a new array.
@@ -317,20 +339,21 @@ impl<K> Table<K> {
             }
             self.buckets = Buckets::empty(count);
             if keys > 0 {
-                self.arena.iter_chunks(0..self.arena.chunks()).for_each(|entry| self.buckets.link_by_hash(entry));
+                self.arena.iter_chunks(0..self.arena.chunks()).for_each(|entry| self.link(entry));
             }
         } else {
             debug_assert!(count > 0 && self.buckets.len() > 0, "there are keys, so there are buckets");
             self.left = self.buckets.len();
             // Not to less than a quarter at a time: the keys that come meanwhile must have enough buckets at the end.
             let count = count.max(self.left / 4);
-            (self.old_mask, self.new_mask) = (self.left - 1, count - 1);
+            (self.old_mask, self.new_mask) = ((self.left - 1) as u32, (count - 1) as u32);
+            self.new = std::mem::replace(&mut self.buckets, Buckets::unwritten(0));
             if count > self.left {
                 debug_assert_eq!(count, 2 * self.left);
-                self.old = std::mem::replace(&mut self.buckets, Buckets::unwritten(count));
+                self.old = std::mem::replace(&mut self.new, Buckets::unwritten(count));
             }
         }
-        self.set_limits();
+        self.note_resize();
     }
 
     /// Moves some chains. Each insert and each remove does this, so no call takes long, and the last chain has moved long before the next
@@ -346,33 +369,35 @@ impl<K> Table<K> {
     #[cold]
     fn move_chains(&mut self, count: usize) {
         let grows = self.grows();
-        let end = if grows { 0 } else { self.new_mask + 1 };
+        let end = if grows { 0 } else { self.new_mask as usize + 1 };
         let start = self.left.saturating_sub(count).max(end);
         for bucket in (start..self.left).rev() {
             self.move_chain(bucket, grows);
         }
         self.left = start;
-        let leaving = if grows { &mut self.old } else { &mut self.buckets };
+        let leaving = if grows { &mut self.old } else { &mut self.new };
         leaving.truncate(start, if start == end { 1 } else { GIVE_BACK });
         if start == end {
             self.left = 0;
-            self.set_limits();
+            self.buckets = std::mem::replace(&mut self.new, Buckets::unwritten(0));
         }
+        self.note_resize(); // the array may be elsewhere
     }
 
     #[inline]
     fn move_chain(&mut self, bucket: usize, grows: bool) {
-        let mut next = if grows {
+        let old = if grows {
             // The two chains that come from this one (H1).
-            self.buckets.clear(bucket);
-            self.buckets.clear(bucket + self.old_mask + 1);
-            self.old.first(bucket)
+            self.new.clear(bucket);
+            self.new.clear(bucket + self.old_mask as usize + 1);
+            &self.old
         } else {
-            self.buckets.first(bucket)
+            &self.new
         };
+        let mut next = old.chain(bucket).and_then(Chain::first);
         while let Some(entry) = next {
             next = entry.slot().next.get(); // `link` overwrites it
-            self.buckets.link(entry.hash().0 as usize & self.new_mask, entry);
+            self.new.chain((entry.hash().0 & self.new_mask) as usize).expect("it is in the array").link(entry);
         }
     }
 }
@@ -423,9 +448,9 @@ mod tests {
         for (key, slot) in known {
             assert_eq!(table.remove(slot), key);
         }
-        assert_eq!((table.buckets.len(), table.old.len()), (MIN_BUCKETS, 0), "what a burst took is given back");
+        assert_eq!((table.count(), table.old.len()), (MIN_BUCKETS, 0), "what a burst took is given back");
         while table.shrink_buckets(100) {}
-        assert_eq!(table.buckets.len(), 0);
+        assert_eq!(table.count(), 0);
     }
 
     /// The last key of many leaves between two steps of a shrink.
@@ -442,7 +467,7 @@ mod tests {
         table.remove(last);
         assert!(table.chunks() * Chunk::<u32>::SLOTS > 2 * REHASH_AT_ONCE_MAX, "its chunk is a spare one, far back");
         while table.shrink_buckets(100) {}
-        assert_eq!((table.buckets.len(), table.left), (0, 0));
+        assert_eq!((table.count(), table.left), (0, 0));
         for n in 0..100 {
             table.insert(n, spread(n), 0);
             assert!(table.find(&n, spread(n)).is_some());
@@ -461,7 +486,7 @@ mod tests {
         assert!(table.left > 0, "it shrinks in many steps");
         for n in 6000..10_000 {
             table.insert(n, spread(n), 0);
-            assert!(table.buckets.len() >= 2 * table.len(), "{} keys, {} buckets", table.len(), table.buckets.len());
+            assert!(table.count() >= 2 * table.len(), "{} keys, {} buckets", table.len(), table.count());
         }
     }
 
@@ -478,12 +503,12 @@ mod tests {
             table.move_chains(100);
         }
         table.keep = 0;
-        let (mut steps, before) = (0, table.buckets.len());
+        let (mut steps, before) = (0, table.count());
         while table.shrink_buckets(100) {
             steps += 1;
             assert!((0..KEYS).step_by(6000).all(|n| table.find(&n, spread(n)).is_some()));
         }
-        let after = table.buckets.len();
+        let after = table.count();
         assert!(after < before && steps >= (before - after) / 100, "{steps} steps from {before} to {after}");
         assert_eq!(table.buckets.capacity(), after, "the memory of the other buckets is given back");
         assert!((0..KEYS).step_by(100).all(|n| table.find(&n, spread(n)).is_some()));
@@ -501,12 +526,12 @@ mod tests {
             growing = growing.max(before.saturating_sub(table.left));
             before = table.left;
             assert!(table.old.capacity() - table.left <= GIVE_BACK, "moved buckets take memory");
-            assert!(table.buckets.len() >= 2 * slots.len(), "two buckets for each key");
+            assert!(table.count() >= 2 * slots.len(), "two buckets for each key");
             assert!(slots.len() > REHASH_AT_ONCE_MAX || table.old.len() == 0, "in one step");
         }
         while let Some(slot) = slots.pop() {
             table.remove(slot);
-            let left = if table.left == 0 { table.buckets.len() } else { table.left };
+            let left = if table.left == 0 { table.count() } else { table.left };
             shrinking = shrinking.max(before.saturating_sub(left));
             before = table.left;
         }
@@ -525,7 +550,7 @@ mod tests {
         }
         assert!(table.left > 0, "it is still growing");
         while table.shrink_buckets(100) {}
-        assert_eq!((table.buckets.len(), table.old.len()), (2 * FEW, 0));
+        assert_eq!((table.count(), table.old.len()), (2 * FEW, 0));
         assert_eq!(table.buckets(), (table.buckets.address(), 2 * FEW));
         for (n, slot) in (0..).zip(slots) {
             assert!(table.find(&n, spread(n)) == Some(slot));
@@ -545,13 +570,13 @@ mod tests {
     #[test]
     fn a_capacity_is_room_for_as_many_keys() {
         for (capacity, buckets) in [(0, 0), (1, 4), (8, 32), (100, 256), (128, 512)] {
-            assert_eq!(Table::<u32>::new(capacity).buckets.len(), buckets);
+            assert_eq!(Table::<u32>::new(capacity).count(), buckets);
         }
         let mut table = Table::new(100);
         insert(&mut table, 0..128);
-        assert_eq!(table.buckets.len(), 256);
+        assert_eq!(table.count(), 256);
         insert(&mut table, 128..129);
-        assert_eq!(table.buckets.len(), 512);
+        assert_eq!(table.count(), 512);
     }
 
     /// How many keys make the table grow and shrink, and that nothing else does.
@@ -560,13 +585,13 @@ mod tests {
     fn two_buckets_for_each_key_and_up_to_sixteen() {
         let mut table = Table::new(0);
         let mut slots = insert(&mut table, 0..10_000);
-        assert_eq!((table.left, table.buckets.len()), (0, 32_768));
+        assert_eq!((table.left, table.count()), (0, 32_768));
         remove(&mut table, slots.drain(2048..));
-        assert_eq!((table.left, table.buckets.len()), (0, 32_768));
+        assert_eq!((table.left, table.count()), (0, 32_768));
         remove(&mut table, slots.pop());
-        assert_ne!((table.left, table.buckets.len()), (0, 32_768));
+        assert_ne!((table.left, table.count()), (0, 32_768));
         remove(&mut table, slots);
-        assert_eq!((table.buckets.len(), table.shrink_at), (MIN_BUCKETS, 0), "it gets no shorter");
+        assert_eq!((table.count(), table.shrink_at), (MIN_BUCKETS, 0), "it gets no shorter");
     }
 
     #[test]
@@ -576,7 +601,7 @@ mod tests {
         let slots = insert(&mut table, 0..10_000);
         assert!(!table.shrink_buckets(100), "the keys need all");
         remove(&mut table, slots);
-        assert_eq!(table.buckets.len(), MIN_BUCKETS);
+        assert_eq!(table.count(), MIN_BUCKETS);
     }
 
     #[test]
@@ -585,12 +610,12 @@ mod tests {
         let mut table = Table::new(4096);
         insert(&mut table, 0..512);
         assert!(table.shrink_buckets(0));
-        assert_eq!((table.left, table.buckets.len()), (0, 2048));
+        assert_eq!((table.left, table.count()), (0, 2048));
         let mut table = Table::new(4096);
         let slots = insert(&mut table, 0..1900);
         remove(&mut table, slots.into_iter().step_by(2));
         assert!(table.shrink_buckets(0));
-        assert_eq!((table.left, table.buckets.len()), (0, 2048));
+        assert_eq!((table.left, table.count()), (0, 2048));
     }
 
     /// To free it takes long, so that is not done under the lock.
@@ -599,7 +624,7 @@ mod tests {
     fn a_large_array_is_freed_later() {
         for (capacity, buckets, retired) in [(GIVE_BACK / 4, GIVE_BACK, 0), (GIVE_BACK / 2, 2 * GIVE_BACK, 1)] {
             let mut table = Table::<u32>::new(capacity);
-            assert_eq!(table.buckets.len(), buckets);
+            assert_eq!(table.count(), buckets);
             assert!(table.shrink_buckets(100));
             assert_eq!((table.has_retired(), table.take_retired().len()), (retired > 0, retired));
         }
