@@ -70,7 +70,11 @@ fn the_success_of_a_batch_forgets_the_failures_of_each_key() {
             queue.add_all(0..100_u64);
             let batch = queue.get_batch(usize::MAX);
             (0..100).for_each(|key| _ = queue.add_rate_limited(key));
-            if succeeds { batch.succeed() } else { batch.done() }
+            if succeeds {
+                batch.succeed()
+            } else {
+                batch.done()
+            }
             assert_eq!(queue.stats().failing, if succeeds { 0 } else { 100 });
         }
         let forgotten = Arc::new(AtomicU64::new(0));

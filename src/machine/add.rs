@@ -81,7 +81,7 @@ impl<K> Machine<K> {
             self.later.reserve();
         }
         let key = hand.as_ref().expect("an add has a key in its hand");
-        let found = self.keys.find(key, hash);
+        let found = self.keys.find_to_add(key, hash);
         self.expect(how.priority, mode); // after the foreign code
         if let Some(entry) = found {
             return self.add_known(entry, how, mode);
