@@ -32,6 +32,13 @@ impl<K> Machine<K> {
         (TakenOut { was_queued, delay, is_active }, owed)
     }
 
+    /// Prefetches what [`take_out`](Self::take_out) of these will read.
+    pub(crate) fn prefetch_seen(&self, seen: impl Iterator<Item = Seen> + Clone) {
+        let entries = seen.filter_map(|seen| self.keys.get(seen.number));
+        entries.clone().for_each(EntryRef::prefetch);
+        entries.for_each(|entry| self.keys.prefetch(entry));
+    }
+
     /// The key is not to be handed out, now or later. Returns whether it was dirty or delayed.
     pub(crate) fn remove<Q>(&mut self, hand: &mut Option<K>, key: &Q, hash: KeyHash, mode: Mode) -> (bool, Owed)
     where

@@ -133,6 +133,7 @@ impl<K: Hash + Eq + Clone> Shared<K> {
             let mut hand = None;
             let held = self.at(step[0].shard).lock();
             let mut section = self.section(held);
+            section.prefetch_seen(step.iter().map(|found| found.seen));
             for found in step {
                 takes.push(section.take_out(&mut hand, found.seen));
                 removed.extend(hand.take());
