@@ -99,6 +99,31 @@
 //! A handler that should stop early selects between its work and [`until_dirty`](crate::Item::until_dirty) (its key was added again, so its
 //! work is out of date) or [`until_shutting_down`](crate::Item::until_shutting_down).
 //!
+//! # Work on many keys at once
+//!
+//! A write to a database or an index costs less for a hundred keys than for one. [`get_batch`](crate::WorkQueue::get_batch) waits for the
+//! first key and takes what else is queued, and the batch ends its keys together:
+//! ```
+//! # use keyqueue::WorkQueue;
+//! # fn write(keys: &[&String]) -> Vec<usize> { (0..keys.len()).filter(|at| keys[*at] == "page-7").collect() }
+//! # let queue = WorkQueue::new();
+//! # queue.add_all((0..100).map(|n| format!("page-{n}")));
+//! # queue.shut_down();
+//! loop {
+//!     let mut batch = queue.get_batch(50);
+//!     if batch.is_empty() {
+//!         break; // the queue is shut down
+//!     }
+//!     let failed: Vec<usize> = write(&batch.iter().map(|item| item.key()).collect::<Vec<_>>());
+//!     for index in failed.into_iter().rev() {
+//!         batch.swap_remove(index).retry(); // from the last to the first, as the last item takes its place
+//!     }
+//!     batch.succeed();
+//! }
+//! # assert_eq!((queue.stats().handed_out, queue.stats().failures), (100, 1));
+//! ```
+//! A producer that has many keys calls [`add_all`](crate::WorkQueue::add_all).
+//!
 //! # Without an async runtime
 //!
 //! Threads need no runtime: use [`WorkersBuilder::spawn`](crate::WorkersBuilder::spawn), or a loop around [`get`](crate::WorkQueue::get).

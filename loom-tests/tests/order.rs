@@ -71,3 +71,37 @@ fn two_adds_of_a_new_key_ask_for_its_group() {
         assert_eq!((queue.len(), queue.try_get().is_ok(), queue.try_get().is_ok()), (1, true, false));
     });
 }
+
+/// The end of a batch meets adds of its keys, of which the second getter has none yet. Each add leads to one more hand-out (P1).
+#[test]
+fn the_end_of_a_batch_meets_adds_of_its_keys() {
+    check(|| {
+        let queue = WorkQueue::new();
+        queue.add_all([1_u64, 2, 3]);
+        let batch = queue.get_batch(3);
+        assert_eq!(batch.len(), 3);
+        let adder = with(&queue, |queue| [queue.add(1), queue.add(3)]);
+        batch.succeed();
+        let added = adder.join().unwrap();
+        assert!(added.iter().all(|added| matches!(added, Added::Queued | Added::Deferred)), "{added:?}");
+        let mut again: Vec<_> = queue.get_batch(3).iter().map(|item| **item).collect();
+        again.sort_unstable();
+        assert_eq!((again, queue.len(), queue.processing_len()), (vec![1, 3], 0, 0));
+    });
+}
+
+/// The end of a batch makes two keys ready, for which two getters wait. None of them waits on (W2).
+#[test]
+fn the_end_of_a_batch_wakes_two_getters() {
+    check(|| {
+        let queue = WorkQueue::new();
+        queue.add_all([1_u64, 2]);
+        let batch = queue.get_batch(2);
+        assert_eq!([queue.add(1), queue.add(2)], [Added::Deferred; 2]);
+        let getters = [getter(&queue), getter(&queue)];
+        drop(batch);
+        let mut got = getters.map(|getter| getter.join().unwrap());
+        got.sort_unstable();
+        assert_eq!(got, [Some(1), Some(2)]);
+    });
+}
