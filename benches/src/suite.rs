@@ -4,10 +4,12 @@ use crate::delays::workloads::moved;
 use crate::delays::{Manual, ManualHeap, ManualOurs, ManualWheel};
 use crate::floors::Channel;
 use crate::rivals::DashSeg;
-use crate::workload::{Run, Workload};
-use crate::{Ours, runs, subjects};
+use crate::workload::{Run, Workload, once};
+use crate::{Key, Ours, runs, subjects};
 use common::mutex::{parking_lot_mutex, std_mutex};
 use common::workloads::{cycle, duplicates, fill_and_drain, own_keys, refill, ring, touch, unique};
+use keyqueue::WorkQueue;
+use std::time::{Duration, Instant};
 
 /// Subjects: names and runs.
 type Subjects = Vec<(&'static str, Run)>;
@@ -69,8 +71,51 @@ pub fn all(ops: u64) -> Vec<Workload> {
             push("unique", name, target, ops, unique_keys(pairs, backlog, ops));
         }
     }
+    for keys in [1024, 1_000_000] {
+        many(&mut list, format!("u64, {keys} keys"), keys, many_adds::<u64>);
+    }
+    many(&mut list, "String, 1000000 keys".into(), 1_000_000, many_adds::<String>);
+    let mut push = |group, name: String, target, ops, subjects| {
+        list.push(workload(group, name, Some(target), ops, subjects));
+    };
     push("fill, drain", "300000 keys".into(), 1.0, 300_000, everyone!(u64, fill_and_drain(300_000)));
     list
+}
+
+/// Two workloads of `add_all`, beside as many single adds: of new keys, and of keys that are queued, in random order.
+fn many(list: &mut Vec<Workload>, name: String, keys: u64, subjects: fn(u64, bool) -> Subjects) {
+    for (group, touches) in [("add_all, new", false), ("add_all, queued", true)] {
+        let (ops, subjects) = (keys * SIZES_OPS.div_ceil(keys), subjects(keys, touches));
+        list.push(Workload { group, name: name.clone(), figures: vec![("", None)], ops, subjects, rivals: 0 });
+    }
+}
+
+fn many_adds<K: Key>(keys: u64, touches: bool) -> Subjects {
+    let run = move |at_once| once(move || add_many::<K>(keys, touches, at_once));
+    vec![("keyqueue", run(true)), ("keyqueue, a loop of adds", run(false))]
+}
+
+/// Adds keys by `add_all` or by a loop: `keys` of them, which are new each time, or which are queued. The keys are made beforehand.
+fn add_many<K: Key>(keys: u64, touches: bool, at_once: bool) -> Duration {
+    let queue = WorkQueue::new();
+    let (mut time, mut random) = (Duration::ZERO, fastrand::Rng::with_seed(0));
+    if touches {
+        queue.add_all((0..keys).map(K::nth));
+    }
+    for _ in 0..SIZES_OPS.div_ceil(keys) {
+        let keys: Vec<K> = (0..keys).map(|n| K::nth(if touches { random.u64(0..keys) } else { n })).collect();
+        let start = Instant::now();
+        if at_once {
+            std::hint::black_box(queue.add_all(keys));
+        } else {
+            keys.into_iter().for_each(|key| _ = std::hint::black_box(queue.add(key)));
+        }
+        time += start.elapsed();
+        if !touches {
+            while queue.try_get().is_ok() {}
+        }
+    }
+    time
 }
 
 /// A workload with one timed part. The target applies to the two mutex queues.
