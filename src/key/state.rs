@@ -32,13 +32,16 @@
 //!
 //! Every step is made under the lock, which orders the steps. The word is an atomic because the holder of the key reads it
 //! without the lock, as in [`is_dirty`](State::is_dirty). A step returns what the caller has to do next.
+//!
+//! The steps are functions of the bits ([`on_add`], [`on_get`], [`on_done`], [`take_back`]). A `State` applies them with a load and a
+//! store, and the word of a lock-free queue (`word.rs`) with a compare-and-swap.
 
 use crate::sync::{AtomicU8, Ordering};
 
 /// The key must be handed out (again).
-const DIRTY: u8 = 1;
+pub(super) const DIRTY: u8 = 1;
 /// The key has a holder.
-const PROCESSING: u8 = 1 << 1;
+pub(super) const PROCESSING: u8 = 1 << 1;
 /// The key is in the wheel (I9).
 const DELAYED: u8 = 1 << 2;
 /// An add waits for a retry.
@@ -46,11 +49,52 @@ const WAITING: u8 = 1 << 3;
 /// The queue has counted failures of the key (I10).
 const FAILED: u8 = 1 << 4;
 /// The key was handed out to a thread that was already unwinding.
-const UNWINDING: u8 = 1 << 5;
+pub(super) const UNWINDING: u8 = 1 << 5;
 /// Somebody waits until the key, which is processing, becomes dirty.
-const AWAITED: u8 = 1 << 6;
+pub(super) const AWAITED: u8 = 1 << 6;
 /// The key is cooling down (I11).
-const RESTING: u8 = 1 << 7;
+pub(super) const RESTING: u8 = 1 << 7;
+
+/// `add` of a key that is known. The bits change if the answer is `Push` or `Defer`.
+#[inline(always)]
+pub(super) fn on_add(before: u8) -> (u8, OnAdd) {
+    if before & DIRTY != 0 {
+        (before, OnAdd::Coalesce)
+    } else if before & PROCESSING != 0 {
+        (before | DIRTY, OnAdd::Defer)
+    } else if before & RESTING != 0 {
+        (before, OnAdd::Hold)
+    } else {
+        (before | DIRTY, OnAdd::Push)
+    }
+}
+
+/// `get` of a key that was popped.
+#[inline(always)]
+pub(super) fn on_get(before: u8) -> u8 {
+    debug_assert_eq!(before & (DIRTY | PROCESSING), DIRTY, "I1: only a queued key can be popped");
+    before ^ (DIRTY | PROCESSING)
+}
+
+/// `done`, by the holder.
+#[inline(always)]
+pub(super) fn on_done(before: u8) -> (u8, OnDone) {
+    debug_assert_ne!(before & PROCESSING, 0, "I2: done belongs to the holder");
+    let left = before & !(PROCESSING | UNWINDING | AWAITED);
+    match left {
+        0 => (left, OnDone::Remove),
+        _ if left & (DIRTY | RESTING) == DIRTY => (left, OnDone::Push),
+        _ if left & DIRTY != 0 => (left & !DIRTY, OnDone::Hold),
+        _ => (left, OnDone::Keep),
+    }
+}
+
+/// The key is not to be handed out: it was taken out of the order, or it is processing and forgets the add.
+#[inline(always)]
+pub(super) fn take_back(before: u8) -> u8 {
+    debug_assert_ne!(before & DIRTY, 0, "only a dirty key can be taken back");
+    before & !DIRTY
+}
 
 /// The state word of one key.
 #[derive(Debug)]
@@ -102,51 +146,33 @@ impl State {
     #[inline]
     pub(crate) fn on_add(&self) -> OnAdd {
         let before = self.0.load(Ordering::Relaxed);
-        if before & DIRTY != 0 {
-            return OnAdd::Coalesce;
+        let (after, what) = on_add(before);
+        if matches!(what, OnAdd::Push | OnAdd::Defer) {
+            self.0.store(after, Ordering::Release);
         }
-        if before & PROCESSING != 0 {
-            self.0.store(before | DIRTY, Ordering::Release);
-            return OnAdd::Defer;
-        }
-        if before & RESTING != 0 {
-            return OnAdd::Hold;
-        }
-        self.0.store(before | DIRTY, Ordering::Release);
-        OnAdd::Push
+        what
     }
 
     /// `get`, after the key was popped.
     #[inline]
     pub(crate) fn on_get(&self) {
         let before = self.0.load(Ordering::Relaxed);
-        debug_assert_eq!(before & (DIRTY | PROCESSING), DIRTY, "I1: only a queued key can be popped");
-        self.0.store(before ^ (DIRTY | PROCESSING), Ordering::Relaxed);
+        self.0.store(on_get(before), Ordering::Relaxed);
     }
 
     /// The key is not to be handed out: it was taken out of the order, or it is processing and forgets the add.
     pub(crate) fn take_back(&self) {
         let before = self.0.load(Ordering::Relaxed);
-        debug_assert_ne!(before & DIRTY, 0, "only a dirty key can be taken back");
-        self.0.store(before & !DIRTY, Ordering::Release);
+        self.0.store(take_back(before), Ordering::Release);
     }
 
     /// `done`, by the holder.
     #[inline]
     pub(crate) fn on_done(&self) -> OnDone {
         let before = self.0.load(Ordering::Relaxed);
-        debug_assert_ne!(before & PROCESSING, 0, "I2: done belongs to the holder");
-        let left = before & !(PROCESSING | UNWINDING | AWAITED);
-        self.0.store(left, Ordering::Relaxed);
-        match left {
-            0 => OnDone::Remove,
-            _ if left & (DIRTY | RESTING) == DIRTY => OnDone::Push,
-            _ if left & DIRTY != 0 => {
-                self.0.store(left & !DIRTY, Ordering::Relaxed);
-                OnDone::Hold
-            }
-            _ => OnDone::Keep,
-        }
+        let (after, what) = on_done(before);
+        self.0.store(after, Ordering::Relaxed);
+        what
     }
 
     /// The key cools down after this run. For the holder.
