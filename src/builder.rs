@@ -79,6 +79,8 @@ impl<K> WorkQueueBuilder<K> {
             name: Box::default(),
             seed: None,
             shards: 1,
+            #[cfg(feature = "lock-free")]
+            lock_free: false,
             capacity: 0,
             clock: Clock::default(),
             driver: Driver::default(),
@@ -121,6 +123,15 @@ impl<K> WorkQueueBuilder<K> {
     /// ```
     pub fn shards(mut self, n: usize) -> Self {
         self.settings.shards = n.clamp(1, MAX_SHARDS).next_power_of_two();
+        self
+    }
+
+    /// No lock is on the way of `add`, `get`, `done`, and of `succeed` for a key that has neither a delay nor failures: its keys are in a concurrent
+    /// map, its order is a segment queue, and a thread that is stopped in one of these calls keeps others from its own key alone. `false` by
+    /// default.
+    #[cfg(feature = "lock-free")]
+    pub fn lock_free(mut self) -> Self {
+        self.settings.lock_free = true;
         self
     }
 
@@ -456,6 +467,10 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueueBuilder<K> {
 
     /// Checks the arguments that depend on each other.
     fn check(&mut self) -> Result<(), InvalidArgument> {
+        #[cfg(feature = "lock-free")]
+        if self.settings.lock_free {
+            self.check_lock_free()?;
+        }
         if self.settings.clock.is_function() && self.settings.driver != Driver::Manual {
             return Err(InvalidArgument::new(
                 "driver",
@@ -479,6 +494,29 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueueBuilder<K> {
             return Ok(());
         };
         Err(InvalidArgument::new("max_processing_per_group", limit, why))
+    }
+
+    /// What the lock-free engine cannot do.
+    #[cfg(feature = "lock-free")]
+    fn check_lock_free(&self) -> Result<(), InvalidArgument> {
+        let Settings { shards, delayed_add, measure, observer, order, .. } = &self.settings;
+        let line = "a lock-free queue has one line, which is first in, first out";
+        let policy = "in a lock-free queue an add without a delay does not look at the delay of its key";
+        let times = "a lock-free queue does not measure yet";
+        let refused = [
+            ("shards", (*shards > 1).then(|| shards.to_string()), line),
+            ("fair_by", order.group_of.is_some().then(|| "a function".into()), line),
+            ("strict_priorities", order.strict.then(|| "true".into()), line),
+            ("delayed_add", (*delayed_add != DelayedAdd::Independent).then(|| format!("{delayed_add:?}")), policy),
+            ("measure", measure.then(|| "true".into()), times),
+            ("observer", observer.as_ref().map(|_| "an observer".into()), times),
+        ];
+        for (argument, value, why) in refused {
+            if let Some::<String>(value) = value {
+                return Err(InvalidArgument::new(argument, value, why));
+            }
+        }
+        Ok(())
     }
 
     /// Like [`build`](Self::build). `start` starts the driver thread; in a test it may return an error.

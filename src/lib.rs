@@ -273,6 +273,8 @@ mod builder;
 pub mod cookbook;
 mod coop;
 mod error;
+#[cfg(feature = "lock-free")]
+mod free;
 mod futures;
 mod get_async;
 pub mod guarantees;

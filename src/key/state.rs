@@ -43,7 +43,7 @@ pub(super) const DIRTY: u8 = 1;
 /// The key has a holder.
 pub(super) const PROCESSING: u8 = 1 << 1;
 /// The key is in the wheel (I9).
-const DELAYED: u8 = 1 << 2;
+pub(super) const DELAYED: u8 = 1 << 2;
 /// An add waits for a retry.
 const WAITING: u8 = 1 << 3;
 /// The queue has counted failures of the key (I10).
@@ -102,7 +102,7 @@ pub(crate) struct State(AtomicU8);
 
 /// What the caller has to do for an `add` of a key that was in the table already.
 #[must_use]
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OnAdd {
     /// Push the key (I5): it was only delayed, or had failed.
     Push,
@@ -116,7 +116,7 @@ pub(crate) enum OnAdd {
 
 /// What the caller has to do for a `done`.
 #[must_use = "a key that is dirty again has to be pushed"]
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OnDone {
     /// Take the key out of the table (I4).
     Remove,
@@ -180,6 +180,14 @@ impl State {
         let before = self.0.load(Ordering::Relaxed);
         debug_assert_ne!(before & PROCESSING, 0, "a rest begins with the end of a run");
         self.0.store(before | RESTING, Ordering::Release);
+    }
+
+    /// The key is processing, as the word of its node says.
+    #[cfg(feature = "lock-free")]
+    pub(crate) fn hold(&self, is_dirty: bool) {
+        let before = self.0.load(Ordering::Relaxed);
+        debug_assert_eq!(before & (DIRTY | PROCESSING), 0, "between two critical sections it is neither");
+        self.0.store(before | PROCESSING | if is_dirty { DIRTY } else { 0 }, Ordering::Release);
     }
 
     /// The key is queued after all, though it was to rest.

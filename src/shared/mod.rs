@@ -76,6 +76,8 @@ mod driver;
 mod driverless;
 mod expire;
 mod failures;
+#[cfg(feature = "lock-free")]
+mod free;
 mod get;
 mod getters;
 mod hub;
