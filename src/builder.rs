@@ -524,6 +524,11 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueueBuilder<K> {
         if let Err(error) = self.check() {
             panic!("{error}");
         }
+        // The tests of the locked engine, on the other one: see ci/lock-free.sh.
+        #[cfg(all(feature = "lock-free", keyqueue_lock_free))]
+        if self.check_lock_free().is_ok() {
+            self.settings.lock_free = true;
+        }
         WorkQueue { shared: Arc::new(Shared::new(self.settings, start)) }
     }
 }

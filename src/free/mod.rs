@@ -34,8 +34,8 @@ mod tally;
 
 use crate::Added;
 use crate::key::{Bits, KeyHash, NodeRef, Note, OnAdd, OnDone};
-use crate::machine::{Machine, Mode, Owed};
-use crate::sync::{AtomicPtr, AtomicU64, AtomicUsize, Mutex, Ordering, fence, model_const};
+use crate::machine::{Machine, Owed};
+use crate::sync::{AtomicPtr, AtomicU64, AtomicUsize, Mutex, Ordering, model_const};
 use crossbeam_utils::CachePadded;
 use equivalent::Equivalent;
 use line::{Entry, Line};
@@ -107,7 +107,7 @@ pub(crate) fn fence_after_rmw() {
     #[cfg(all(target_arch = "x86_64", not(loom)))]
     std::sync::atomic::compiler_fence(Ordering::SeqCst);
     #[cfg(any(not(target_arch = "x86_64"), loom))]
-    fence(Ordering::SeqCst);
+    crate::sync::fence(Ordering::SeqCst);
 }
 
 /// A full fence between two loads. On x86-64 all threads see stores in one order, so loads in their order are enough.
@@ -432,23 +432,24 @@ impl<K> Free<K> {
         (Some(added), owed)
     }
 
-    /// The same at the end of a hand-out. An add, if there is one, is one of a held key. `Hold`: the key was dirty and cools down, so the caller
-    /// has the records hold the add back.
+    /// The same at the end of a hand-out. An add is one of a held key; `queues`: the records do not hold it back. `Hold`: the key was dirty and
+    /// cools down, so the caller has the records hold that back.
     pub(crate) fn note_and_end(
         &self,
         node: NodeRef<K>,
         note: Note,
         adds: Option<Begin<'_>>,
+        queues: bool,
     ) -> (Option<Added>, OnDone, Owed) {
         let mut before = node.word().load();
         loop {
-            let also = |bits: Bits| if adds.is_some() { bits.note(note).add().0 } else { bits.note(note) };
+            let also = |bits: Bits| if queues { bits.note(note).add().0 } else { bits.note(note) };
             match self.try_end(node, before, also) {
                 Ok((what, owed)) => {
                     let Some(begin) = adds else { return (None, what, owed) };
                     let added = if before.is_dirty() { Added::Coalesced } else { Added::Deferred };
                     begin.settle_as(added);
-                    let is_news = before.is_awaited() && added == Added::Deferred;
+                    let is_news = before.is_awaited() && added == Added::Deferred && queues;
                     return (Some(added), what, owed.and(Owed::only_if(is_news, Owed::DIRTY)));
                 }
                 Err(now) => before = now,

@@ -29,8 +29,8 @@ use crate::machine::{
 };
 use crate::order::Group;
 use crate::shared::driver::states::Driver;
-use crate::sync::{Arc, MutexGuard, Ordering, fence, give_way, model_const};
-use crate::wait::{Ticket, Waiter, WakeList};
+use crate::sync::{Arc, MutexGuard, Ordering, fence, give_way};
+use crate::wait::{Waiter, WakeList};
 use crate::{AddOptions, Added, DelayConflict};
 use equivalent::Equivalent;
 use std::hash::Hash;
@@ -102,14 +102,15 @@ impl<'s, K> Records<'s, K> {
     }
 
     /// After a verb that has ended the hand-out of a key: the step of the word. Returns the answer, if the verb has added the key.
-    /// `was_dirty`: the verb has queued it for that.
-    fn settle_end(&mut self, node: NodeRef<K>, was_dirty: bool) -> Option<Added> {
+    /// `was_dirty`: the verb has queued it for that. `is_held`: it was added, and cools down.
+    fn settle_end(&mut self, node: NodeRef<K>, was_dirty: bool, is_held: bool) -> Option<Added> {
         let (popped, hash) = (self.machine.pop_dirty(), node.hash());
-        let adds = popped.is_some() && !was_dirty;
+        let queues = popped.is_some() && !was_dirty;
+        let is_held = is_held && popped.is_none();
         self.note(((), popped.map_or(Owed::NOTHING, |(_, owed)| owed)));
-        let begin = adds.then(|| self.free.begin());
-        let (added, what, owed) = self.free.note_and_end(node, self.note_of(node), begin);
-        if what == OnDone::Hold {
+        let begin = (queues || is_held).then(|| self.free.begin());
+        let (added, what, owed) = self.free.note_and_end(node, self.note_of(node), begin, queues);
+        if what == OnDone::Hold && !is_held {
             self.machine.hold_back(&node, hash); // it rests, so it is not gone
         }
         self.note_dirty(hash, (added, owed))
@@ -268,7 +269,7 @@ impl<K> Shared<K> {
         let (claimed, was_dirty) = records.hold(node);
         let answer = records.machine.done(&mut None, claimed, end, records.mode);
         let _ended = records.note(answer);
-        let _added = records.settle_end(node, was_dirty);
+        let _added = records.settle_end(node, was_dirty, false);
         records.end();
     }
 
@@ -329,7 +330,7 @@ impl<K> Shared<K> {
         let answer = records.machine.requeue(&mut None, held, how, end, mode);
         match records.note(answer) {
             Ok(added) => {
-                let added = records.settle_end(node, was_dirty).unwrap_or(added);
+                let added = records.settle_end(node, was_dirty, added == Added::Deferred).unwrap_or(added);
                 let has_added = records.owed.has(Owed::ADDED);
                 records.end();
                 Self::after_requeue(this, None, added, MaybeNanos::UNKNOWN, has_added);
@@ -388,7 +389,7 @@ impl<K> Shared<K> {
     {
         let Some(claim) = free.find(key, hash) else { return false };
         let node = claim.node;
-        let mut was_there = false;
+        let mut was_there;
         if node.word().load().is_noted() {
             let mut records = self.records(free);
             let answer = records.machine.remove(&mut None, &node, hash, records.mode);
