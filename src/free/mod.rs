@@ -493,7 +493,15 @@ impl<K> Free<K> {
                 self.marked.fetch_sub(1, Ordering::AcqRel); // not the last one: this look counts
             }
         });
-        (is_active, self.uncount())
+        let owed = self.uncount();
+        fence_after_rmw(); // see `has_marks`
+        (is_active, owed)
+    }
+
+    /// A key is marked, or a wait is marking keys: then those who wait are woken, or look for delays after this. So who has taken out the last
+    /// delay, or has shut the queue down, wakes nobody. It has made a fence since.
+    pub(crate) fn has_marks(&self) -> bool {
+        self.marked.load(Ordering::Acquire) > 0
     }
 
     // ---- keys are taken out

