@@ -81,6 +81,12 @@ struct Ring {
     at: AtomicUsize,
 }
 
+impl Ring {
+    fn nodes(&self) -> &[AtomicPtr<()>] {
+        self.nodes.get_or_init(|| (0..CACHE).map(|_| AtomicPtr::default()).collect())
+    }
+}
+
 /// A claim on a node (F1), given up at its drop. Not under a lock: the node may leave the map.
 pub(crate) struct Claim<'f, K> {
     free: &'f Free<K>,
@@ -110,19 +116,25 @@ pub(crate) fn fence_after_rmw() {
     crate::sync::fence(Ordering::SeqCst);
 }
 
-/// A full fence between two loads. On x86-64 all threads see stores in one order, so loads in their order are enough.
-#[inline(always)]
-fn fence_between_loads() {
-    fence_after_rmw();
+/// Lets a thread go on that is in the middle of a call.
+pub(crate) fn give_way() {
+    #[cfg(loom)]
+    loom::thread::yield_now();
+    #[cfg(not(loom))]
+    crate::sync::give_way();
 }
 
 impl<K: Eq> Free<K> {
     pub(crate) fn new(records: Machine<NodeRef<K>>, capacity: usize) -> Self {
         let tally = Tally::new();
+        let rings: Box<[_]> = (0..tally.blocks()).map(|_| Ring::default()).collect();
+        if cfg!(loom) {
+            rings.iter().for_each(|ring| _ = ring.nodes()); // loom does not see `OnceLock`
+        }
         Self {
             map: Map::new(capacity),
             line: Line::new(),
-            rings: (0..tally.blocks()).map(|_| Ring::default()).collect(),
+            rings,
             tally,
             records: Mutex::new(records),
             over: Mutex::new(false),
@@ -153,7 +165,8 @@ impl<K: Eq> Free<K> {
                     }
                 }
             };
-            let (before, what) = node.word().step(add);
+            // Written also if the bits stay: whoever gets the key sees what came before this add (P2).
+            let (before, what) = node.word().write(add);
             let (what, number) = what?;
             let mut is_late = false;
             if what == OnAdd::Defer {
@@ -184,8 +197,8 @@ impl<K: Eq> Free<K> {
                 if is_late { self.defer_late(node, number) } else { Added::Deferred }
             }
             OnAdd::Coalesce => {
-                // The add that has made the key dirty was begun before this read, so who closes the queue afterwards waits for it (F9).
-                fence_between_loads();
+                // The add that has made the key dirty was begun before this step, so who closes the queue afterwards waits for it (F9).
+                fence_after_rmw();
                 if is_open() { Added::Coalesced } else { Added::Rejected }
             }
             OnAdd::Hold => {
@@ -272,8 +285,12 @@ impl<K> Free<K> {
         let mine = self.tally.mine();
         let (after, what) = also(before).done();
         let leaves = what == OnDone::Remove;
-        node.word().swap(before, if leaves { after.cache() } else { after })?;
+        // Before the step: a drain that finds the key gone, and its caller, find it counted.
         mine.count(Event::Ended);
+        if let Err(now) = node.word().swap(before, if leaves { after.cache() } else { after }) {
+            mine.uncount(Event::Ended);
+            return Err(now);
+        }
         let mut owed = Owed::NOTHING;
         if what == OnDone::Push {
             self.push(mine, node, after.number());
@@ -313,10 +330,9 @@ impl<K> Free<K> {
     /// A step of this thread has set CACHED: the node takes a place, and the one that had the place leaves (F4, F11).
     fn put_into_cache(&self, mine: Mine<'_>, node: NodeRef<K>) {
         let ring = &self.rings[mine.at];
-        let nodes = ring.nodes.get_or_init(|| (0..CACHE).map(|_| AtomicPtr::default()).collect());
         let at = ring.at.load(Ordering::Relaxed); // Relaxed: if two threads of the last block take one place, one evicts the other's node
         ring.at.store(at.wrapping_add(1), Ordering::Relaxed);
-        self.evict(nodes[at % CACHE].swap(node.into_address(), Ordering::AcqRel));
+        self.evict(ring.nodes()[at % CACHE].swap(node.into_address(), Ordering::AcqRel));
     }
 
     /// What a place of a cache had leaves the cache, and the map, if its key has not come back.
@@ -414,7 +430,7 @@ impl<K> Free<K> {
 
     /// What the records know of a key has changed; and if `is_dirty`, they have added it. Returns the answer of this add, and settles it.
     pub(crate) fn note(&self, node: NodeRef<K>, note: Note, adds: Option<Begin<'_>>) -> (Option<Added>, Owed) {
-        let (before, (what, number)) = node.word().step(|bits| {
+        let (before, (what, number)) = node.word().write(|bits| {
             let bits = bits.note(note);
             let (after, what) = if adds.is_some() { bits.add() } else { (bits, OnAdd::Hold) };
             (after, (what, after.number()))
@@ -571,6 +587,17 @@ impl<K> Free<K> {
     pub(crate) fn processing(&self) -> usize {
         let ended = self.tally.sum(Event::Ended); // first: each has been handed out
         (self.handed_out() - ended) as usize
+    }
+
+    /// The numbers of queued and of processing keys, where each key counts once, whatever it does meanwhile.
+    pub(crate) fn count_active(&self) -> (usize, usize) {
+        let (mut queued, mut processing) = (0, 0);
+        self.map.each(|node| {
+            let bits = node.word().load();
+            queued += usize::from(bits.is_queued());
+            processing += usize::from(bits.is_processing());
+        });
+        (queued, processing)
     }
 
     /// What the records do not count.

@@ -87,6 +87,12 @@ impl<'t> Mine<'t> {
         before
     }
 
+    /// One was none.
+    #[cold]
+    pub(super) fn uncount(self, event: Event) {
+        self.block.0[event as usize].fetch_sub(1, Ordering::Relaxed); // Relaxed: what it takes back ordered nothing
+    }
+
     #[inline(always)]
     pub(super) fn begin(self) -> Begin<'t> {
         self.count(Begun);

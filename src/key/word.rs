@@ -261,11 +261,22 @@ impl Word {
 
     /// Attempts until one succeeds. Bits that stay are not written: then the read is the step. Returns what was before, and the answer.
     #[inline]
-    pub(crate) fn step<R>(&self, mut of: impl FnMut(Bits) -> (Bits, R)) -> (Bits, R) {
+    pub(crate) fn step<R>(&self, of: impl FnMut(Bits) -> (Bits, R)) -> (Bits, R) {
+        self.step_if(of, |before, after| after != before)
+    }
+
+    /// The same, but that bits that stay are written, too, unless the node is gone.
+    #[inline]
+    pub(crate) fn write<R>(&self, of: impl FnMut(Bits) -> (Bits, R)) -> (Bits, R) {
+        self.step_if(of, |before, _| !before.is_gone())
+    }
+
+    #[inline(always)]
+    fn step_if<R>(&self, mut of: impl FnMut(Bits) -> (Bits, R), is_written: impl Fn(Bits, Bits) -> bool) -> (Bits, R) {
         let mut before = self.load();
         loop {
             let (after, answer) = of(before);
-            if after == before {
+            if !is_written(before, after) {
                 return (before, answer);
             }
             match self.swap(before, after) {

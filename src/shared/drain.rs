@@ -155,8 +155,8 @@ impl<K> Shared<K> {
     /// What the queue has to do. Reads no clock, unlike `stats`.
     fn left(&self) -> WaitIdleTimeoutError {
         if_free!(self, free => {
-            let delayed = free.records.lock().delayed();
-            WaitIdleTimeoutError { queued: free.len(), processing: free.processing(), delayed }
+            let ((queued, processing), delayed) = (free.count_active(), free.records.lock().delayed());
+            WaitIdleTimeoutError { queued, processing, delayed }
         });
         let mut left = WaitIdleTimeoutError { queued: 0, processing: 0, delayed: 0 };
         for locked in self.all() {

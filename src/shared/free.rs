@@ -21,6 +21,7 @@ use super::section::in_steps;
 use super::take::Taken;
 use super::take_where::Found;
 use super::waiters::DirtyWait;
+use crate::free::give_way;
 use crate::free::{Begin, Claim, Free, Tried, fence_after_rmw};
 use crate::key::{Bits, KeyHash, NodeRef, Note, OnDone};
 use crate::machine::{
@@ -29,7 +30,7 @@ use crate::machine::{
 };
 use crate::order::Group;
 use crate::shared::driver::states::Driver;
-use crate::sync::{Arc, MutexGuard, Ordering, fence, give_way};
+use crate::sync::{Arc, MutexGuard, Ordering, fence};
 use crate::wait::{Waiter, WakeList};
 use crate::{AddOptions, Added, DelayConflict};
 use equivalent::Equivalent;
@@ -511,10 +512,12 @@ impl<K> Shared<K> {
             let is_shut_down = self.is_shutting_down();
             let is_over = is_shut_down && free.is_line_empty() && free.conclude(settled);
             let found = if is_over { Some(Wait::ShutDown) } else { None };
+            if is_shut_down && !is_over {
+                give_way();
+            }
             if found.is_some() || !is_shut_down || visit != Visit::BeforeLongPark {
                 return Visited { found, passed_by: is_shut_down, handed_out: free.handed_out() };
             }
-            give_way();
         }
     }
 
@@ -559,7 +562,10 @@ impl<K> Shared<K> {
         }
         match (is_over, has_work, ticket) {
             (true, ..) => Look::Over,
-            (_, false, _) => Look::Unknown,
+            (_, false, _) => {
+                give_way(); // to the add that is on its way
+                Look::Unknown
+            }
             (.., Some(ticket)) => Look::Listed(ticket),
             (.., None) => Look::NotYet,
         }
