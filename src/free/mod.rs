@@ -67,7 +67,7 @@ pub(crate) struct Free<K> {
     pub(crate) records: Mutex<Machine<NodeRef<K>>>,
     /// Somebody was told that the queue is shut down and that nothing is left (F9).
     over: Mutex<bool>,
-    /// The number of marked keys, and of waits that are marking them (F5).
+    /// The number of marked keys (F5).
     marked: AtomicUsize,
     /// See [`NodeRef::order`].
     epoch: CachePadded<AtomicU64>,
@@ -492,30 +492,27 @@ impl<K> Free<K> {
     }
 
     /// Marks each key that is queued or processing: the step that ends the work of the last one owes `DRAINED`. Returns whether there was one,
-    /// and what is owed at once.
+    /// and what is owed at once, because keys have ended meanwhile.
     pub(crate) fn mark(&self) -> (bool, Owed) {
-        self.marked.fetch_add(1, Ordering::AcqRel); // this look
-        let mut is_active = false;
+        let (mut is_active, mut owed) = (false, Owed::NOTHING);
         self.map.each(|node| {
             if !node.word().load().is_active() {
                 return;
             }
+            // Before the mark, whose end takes it back.
             self.marked.fetch_add(1, Ordering::AcqRel);
             let mark =
                 |bits: Bits| if bits.is_active() && !bits.is_marked() { (bits.mark(), true) } else { (bits, false) };
             let (before, is_new) = node.word().step(mark);
             is_active |= before.is_active();
             if !is_new {
-                self.marked.fetch_sub(1, Ordering::AcqRel); // not the last one: this look counts
+                owed = owed.and(self.uncount());
             }
         });
-        let owed = self.uncount();
-        fence_after_rmw(); // see `has_marks`
         (is_active, owed)
     }
 
-    /// A key is marked, or a wait is marking keys: then those who wait are woken, or look for delays after this. So who has taken out the last
-    /// delay, or has shut the queue down, wakes nobody. It has made a fence since.
+    /// Keys are marked. So those who wait are woken when these have ended, and look again.
     pub(crate) fn has_marks(&self) -> bool {
         self.marked.load(Ordering::Acquire) > 0
     }

@@ -146,11 +146,8 @@ impl<'s, K> Records<'s, K> {
             fence_after_rmw(); // F10
             shared.wake_getters(owed.ready() as usize);
         }
-        // Those who wait for delays alone.
-        let is_over = had_delays && has_no_delays && shared.flags().has(Flags::DRAINERS) && {
-            fence(Ordering::SeqCst);
-            !free.has_marks()
-        };
+        // Those who wait for delays alone: they have marked keys, if there were some, before they took this lock.
+        let is_over = had_delays && has_no_delays && shared.flags().has(Flags::DRAINERS) && !free.has_marks();
         if owed.has(Owed::DRAINED) || is_over {
             shared.pay_drained();
         }
@@ -547,8 +544,10 @@ impl<K> Shared<K> {
         }
         let settled = free.settled();
         let (is_active, owed) = free.mark();
-        // After the marks, as a key that was active can become delayed meanwhile; and before the sum, which sees an expiry.
-        let has_work = is_active || self.delays_count(goal) && free.records.lock().delayed() > 0;
+        // After the marks, as a key that was active can become delayed meanwhile; and before the sum, which sees an expiry. The flag comes after the
+        // lock, which a shut-down takes after it has set the flag.
+        let has_delays = goal == WaitGoal::Idle && free.records.lock().delayed() > 0;
+        let has_work = is_active || has_delays && self.delays_count(goal);
         let is_over = !has_work
             && match goal {
                 WaitGoal::Drained { .. } => free.conclude(settled),
