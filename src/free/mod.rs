@@ -30,7 +30,18 @@
 
 mod line;
 mod parts;
+#[cfg(all(test, not(loom)))]
+mod stopped;
 mod tally;
+
+/// A place in a hot call at which the tests of `stopped` stop a thread.
+macro_rules! point {
+    () => {
+        #[cfg(all(test, not(loom)))]
+        crate::free::stopped::point();
+    };
+}
+use point;
 
 use crate::Added;
 use crate::key::{Bits, KeyHash, NodeRef, Note, OnAdd, OnDone};
@@ -148,6 +159,7 @@ impl<K: Eq> Free<K> {
     pub(crate) fn add(&self, key: K, hash: KeyHash, is_open: impl Fn() -> bool) -> Tried<'_, K> {
         let mine = self.tally.mine();
         let begin = mine.begin();
+        point!();
         if !is_open() {
             begin.settle(Event::Rejected);
             return Tried::Done(Added::Rejected, Owed::NOTHING);
@@ -165,8 +177,10 @@ impl<K: Eq> Free<K> {
                     }
                 }
             };
+            point!();
             // Written also if the bits stay: whoever gets the key sees what came before this add (P2).
             let (before, what) = node.word().write(add);
+            point!();
             let (what, number) = what?;
             let mut is_late = false;
             if what == OnAdd::Defer {
@@ -178,6 +192,7 @@ impl<K: Eq> Free<K> {
         });
         let (node, what, number, was_awaited, is_late) =
             found.unwrap_or_else(|new| (new, OnAdd::Push, Bits::QUEUED.number(), false, false));
+        point!();
         let mut owed = Owed::NOTHING;
         let added = match what {
             OnAdd::Push => {
@@ -206,7 +221,9 @@ impl<K: Eq> Free<K> {
                 return Tried::Held(Claim { free: self, node });
             }
         };
+        point!();
         begin.settle_as(added);
+        point!();
         Tried::Done(added, owed)
     }
 
@@ -229,22 +246,29 @@ impl<K> Free<K> {
     /// Who makes a key queued pushes it (I5), and wakes a getter after that.
     #[inline(always)]
     fn push(&self, mine: Mine<'_>, node: NodeRef<K>, number: u32) {
+        point!();
         let pushed = mine.count(Event::Pushed);
         if pushed % EPOCH == 0 {
             self.epoch.fetch_add(1, Ordering::Relaxed); // Relaxed, here and below: an order of lists
         }
         node.set_order(self.epoch.load(Ordering::Relaxed) << 32 | pushed & u64::from(u32::MAX));
+        point!();
         self.line.push(Entry { node, number });
+        point!();
     }
 
     /// `get`. `None`: there was a moment at which no key was queued, but for adds that have not settled.
     #[inline]
     pub(crate) fn take(&self) -> Option<NodeRef<K>> {
         loop {
+            point!();
             let Entry { node, number } = self.line.pop()?;
+            point!();
             // Linearization point of a hand-out.
             let get = |bits: Bits| bits.get(number).map_or((bits, false), |after| (after, true));
-            if node.word().step(get).1 {
+            let is_live = node.word().step(get).1;
+            point!();
+            if is_live {
                 self.tally.mine().count(Event::HandedOut);
                 return Some(node);
             }
@@ -285,12 +309,14 @@ impl<K> Free<K> {
         let mine = self.tally.mine();
         let (after, what) = also(before).done();
         let leaves = what == OnDone::Remove;
+        point!();
         // Before the step: a drain that finds the key gone, and its caller, find it counted.
         mine.count(Event::Ended);
         if let Err(now) = node.word().swap(before, if leaves { after.cache() } else { after }) {
             mine.uncount(Event::Ended);
             return Err(now);
         }
+        point!();
         let mut owed = Owed::NOTHING;
         if what == OnDone::Push {
             self.push(mine, node, after.number());
@@ -330,9 +356,12 @@ impl<K> Free<K> {
     /// A step of this thread has set CACHED: the node takes a place, and the one that had the place leaves (F4, F11).
     fn put_into_cache(&self, mine: Mine<'_>, node: NodeRef<K>) {
         let ring = &self.rings[mine.at];
+        point!();
         let at = ring.at.load(Ordering::Relaxed); // Relaxed: if two threads of the last block take one place, one evicts the other's node
         ring.at.store(at.wrapping_add(1), Ordering::Relaxed);
-        self.evict(ring.nodes()[at % CACHE].swap(node.into_address(), Ordering::AcqRel));
+        let victim = ring.nodes()[at % CACHE].swap(node.into_address(), Ordering::AcqRel);
+        point!();
+        self.evict(victim);
     }
 
     /// What a place of a cache had leaves the cache, and the map, if its key has not come back.
@@ -349,6 +378,7 @@ impl<K> Free<K> {
             if after.is_vacant() {
                 self.map.retire(node, || {
                     result = node.word().swap(before, after.gone());
+                    point!();
                     result.is_ok()
                 });
             } else {
