@@ -282,6 +282,6 @@ fn idle_waits_for_a_delay_sleep() {
         time.advance(Duration::from_secs(1));
         queue.turn();
         queue.get().unwrap().done();
-        waits.map(|wait| wait.join().unwrap());
+        waits.into_iter().for_each(|wait| wait.join().unwrap());
     });
 }

@@ -41,7 +41,6 @@ macro_rules! point {
         crate::free::stopped::point();
     };
 }
-use point;
 
 use crate::Added;
 use crate::key::{Bits, KeyHash, NodeRef, Note, OnAdd, OnDone};

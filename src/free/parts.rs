@@ -15,7 +15,7 @@ pub(super) use self::stand_in::{Map, SegQueue};
 mod real {
     use super::*;
     use crate::panics::contained;
-    use papaya::HashMap;
+    use papaya::{HashMap, LocalGuard};
     use std::any::Any;
     use std::cell::RefCell;
     use std::hash::{BuildHasher, Hasher};
@@ -160,10 +160,20 @@ mod real {
                 }
                 self.remove_gone(owner.0);
             }
-            let mut owner = Owner(NodeRef::new(key, hash, bits));
+            self.insert(NodeRef::new(key, hash, bits), &guard, &mut known)
+        }
+
+        /// Inserts a new node, unless another thread is first.
+        #[inline(never)]
+        fn insert<R>(
+            &self,
+            node: NodeRef<K>,
+            guard: &LocalGuard<'_>,
+            known: &mut dyn FnMut(NodeRef<K>) -> Option<R>,
+        ) -> Result<R, NodeRef<K>> {
+            let mut owner = Owner(node);
             loop {
-                let node = owner.0;
-                match self.nodes.try_insert(KeyOf(node), owner, &guard) {
+                match self.nodes.try_insert(KeyOf(node), owner, guard) {
                     Ok(_) => return Err(node),
                     Err(taken) => {
                         if let Some(panic) = EQ_PANIC.take() {

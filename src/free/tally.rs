@@ -9,15 +9,15 @@ use crossbeam_utils::CachePadded;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Event {
-    /// An add, or an expiry, has begun.
-    Begun,
-    // Each of the next five settles one.
+    // Each of the first five settles an add: in the order of `Added`.
     Queued,
     Coalesced,
     Deferred,
-    Rejected,
     /// It has set a delay, the records count it, or it has panicked.
     Other,
+    Rejected,
+    /// An add, or an expiry, has begun.
+    Begun,
     HandedOut,
     Ended,
     GivenUp,
@@ -29,6 +29,12 @@ pub(super) enum Event {
 
 use Event::{Begun, Coalesced, Deferred, Other, Queued, Rejected};
 
+// What `settle_as` relies on.
+const _: () = {
+    assert!(Queued as usize == Added::Queued as usize && Coalesced as usize == Added::Coalesced as usize);
+    assert!(Deferred as usize == Added::Deferred as usize && Other as usize == Added::Delayed as usize);
+    assert!(Rejected as usize == Added::Rejected as usize);
+};
 const EVENTS: usize = Event::Pushed as usize + 1;
 const BLOCKS: usize = model_const(64, 1);
 
@@ -52,13 +58,8 @@ pub(crate) struct Begin<'t>(Mine<'t>);
 impl Begin<'_> {
     #[inline]
     pub(super) fn settle_as(self, added: Added) {
-        self.settle(match added {
-            Added::Queued => Queued,
-            Added::Deferred => Deferred,
-            Added::Coalesced => Coalesced,
-            Added::Delayed => Other,
-            Added::Rejected => Rejected,
-        });
+        self.0.count_at(added as usize);
+        std::mem::forget(self);
     }
 
     #[inline]
@@ -78,7 +79,12 @@ impl<'t> Mine<'t> {
     /// Returns the number of these events in the block so far.
     #[inline(always)]
     pub(super) fn count(self, event: Event) -> u64 {
-        let cell = &self.block.0[event as usize];
+        self.count_at(event as usize)
+    }
+
+    #[inline(always)]
+    fn count_at(self, event: usize) -> u64 {
+        let cell = &self.block.0[event];
         if self.is_shared {
             return cell.fetch_add(1, Ordering::AcqRel);
         }

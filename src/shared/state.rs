@@ -79,6 +79,8 @@ impl<K: Hash + Eq> Shared<K> {
             (order.limit.is_some(), Flags::LIMITED),
         ];
         let flags = Flags(flags.into_iter().map(|(is_set, flag)| if is_set { flag.0 } else { 0 }).sum());
+        #[cfg(feature = "lock-free")]
+        let flags = if settings.lock_free { Flags(flags.0 | Flags::FREE.0) } else { flags };
         let measured = flags.has(Flags::MEASURED);
         if measured {
             clock.calibrate();
