@@ -4,7 +4,6 @@
 use super::Hashed;
 use crate::key::{Bits, KeyHash, NodeRef};
 use equivalent::Equivalent;
-use std::hash::Hash;
 
 #[cfg(not(loom))]
 pub(super) use self::real::{Map, SegQueue};
@@ -18,7 +17,7 @@ mod real {
     use papaya::{HashMap, LocalGuard};
     use std::any::Any;
     use std::cell::RefCell;
-    use std::hash::{BuildHasher, Hasher};
+    use std::hash::{BuildHasher, Hash, Hasher};
     use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
     pub(in crate::free) use crossbeam_queue::SegQueue;
@@ -292,7 +291,8 @@ mod stand_in {
         where
             Q: Equivalent<K> + ?Sized,
         {
-            let found = self.nodes.lock().iter().copied().find(|node| key.key.equivalent(node.key()));
+            let is_it = |node: &NodeRef<K>| key.hash == node.hash() && key.key.equivalent(node.key());
+            let found = self.nodes.lock().iter().copied().find(is_it);
             found.map(f)
         }
     }
