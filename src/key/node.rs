@@ -165,7 +165,7 @@ mod tests {
         assert_eq!((**entry.key(), entry.hash(), entry.id()), (5, KeyHash(7), node.id()));
         assert!(entry.node() == Some(node));
         assert_eq!(Rc::strong_count(&key), 2);
-        // SAFETY: this test owns the node, and uses no other reference afterwards.
+        // SAFETY: this test owns the node, and uses no other reference afterwards (F6).
         drop(unsafe { node.free() });
         assert_eq!(Rc::strong_count(&key), 1);
     }
