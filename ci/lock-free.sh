@@ -18,7 +18,7 @@ fi
 
 features=lock-free,metrics,serde,stream,tokio,tracing
 cargo test --locked --quiet --features "$features" --test lock_free --test lock_free_memory
-cargo test --locked --quiet --features "$features" --lib free:: key::
+cargo test --locked --quiet --features "$features" --lib -- free:: key::
 REFERENCE_ENGINE=lock-free cargo test --locked --quiet --features "$features" --test against_reference
 
 # Left out by name: what needs priorities or the observer's order, and the drops of keys at once.
