@@ -131,7 +131,7 @@ impl<K> WorkQueueBuilder<K> {
     ///
     /// All calls work as they do on other queues. [`try_build`](Self::try_build) refuses what needs all queued keys to stand still:
     /// several [shards](Self::shards), [groups](Self::fair_by), [strict priorities](Self::strict_priorities), and a
-    /// [policy](Self::delayed_add) other than `Independent`; and, for now, [measuring](Self::measure) and an [observer](Self::observer).
+    /// [policy](Self::delayed_add) other than `Independent`.
     /// An add with a [priority](crate::AddOptions::priority) other than `NORMAL` panics.
     ///
     /// **When to take it**: if threads work for some time between their calls and the longest waits matter, or if a thread that the
@@ -549,17 +549,14 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueueBuilder<K> {
     /// What the lock-free engine cannot do.
     #[cfg(feature = "lock-free")]
     fn check_lock_free(&self) -> Result<(), InvalidArgument> {
-        let Settings { shards, delayed_add, measure, observer, order, .. } = &self.settings;
+        let Settings { shards, delayed_add, order, .. } = &self.settings;
         let line = "a lock-free queue has one line, which is first in, first out";
         let policy = "in a lock-free queue an add without a delay does not look at the delay of its key";
-        let times = "a lock-free queue does not measure yet";
         let refused = [
             ("shards", (*shards > 1).then(|| shards.to_string()), line),
             ("fair_by", order.group_of.is_some().then(|| "a function".into()), line),
             ("strict_priorities", order.strict.then(|| "true".into()), line),
             ("delayed_add", (*delayed_add != DelayedAdd::Independent).then(|| format!("{delayed_add:?}")), policy),
-            ("measure", measure.then(|| "true".into()), times),
-            ("observer", observer.as_ref().map(|_| "an observer".into()), times),
         ];
         for (argument, value, why) in refused {
             if let Some::<String>(value) = value {

@@ -15,23 +15,19 @@ fn lock_free() -> WorkQueueBuilder<u64> {
 /// What needs the machine under its lock is refused, and the error says why.
 #[test]
 fn what_it_cannot_do_is_refused() {
-    struct Nothing;
-    impl keyqueue::observe::Observer for Nothing {}
     let refused = [
         (lock_free().shards(2), "shards is 2: "),
         (lock_free().fair_by(|key| *key), "fair_by is a function: "),
         (lock_free().strict_priorities(true), "strict_priorities is true: "),
         (lock_free().delayed_add(DelayedAdd::Strict), "delayed_add is Strict: "),
         (lock_free().delayed_add(DelayedAdd::Promote), "delayed_add is Promote: "),
-        (lock_free().measure(true), "measure is true: "),
-        (lock_free().observer(Nothing), "observer is an observer: "),
         (lock_free().fair_by(|key| *key).max_processing_per_group(1), "fair_by is a function: "),
     ];
     for (builder, begin) in refused {
         let error = builder.try_build().unwrap_err().to_string();
         assert!(error.starts_with(begin) && error.contains("lock-free"), "{error}");
     }
-    assert!(lock_free().shards(1).measure(false).delayed_add(DelayedAdd::Independent).try_build().is_ok());
+    assert!(lock_free().shards(1).measure(true).delayed_add(DelayedAdd::Independent).try_build().is_ok());
 }
 
 /// A priority is refused before anything is changed; a key that its holder puts back with one is done.

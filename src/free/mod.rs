@@ -33,6 +33,7 @@ mod parts;
 #[cfg(all(test, not(loom)))]
 mod stopped;
 mod tally;
+mod times;
 
 /// A place in a hot call at which the tests of `stopped` stop a thread.
 macro_rules! point {
@@ -44,14 +45,16 @@ macro_rules! point {
 
 use crate::Added;
 use crate::key::{Bits, KeyHash, NodeRef, Note, OnAdd, OnDone};
-use crate::machine::{Machine, Owed};
+use crate::machine::{Machine, MaybeNanos, Owed};
 use crate::sync::{AtomicPtr, AtomicU64, AtomicUsize, Mutex, Ordering, model_const};
+use crate::time::clock::Clock;
 use crossbeam_utils::CachePadded;
 use equivalent::Equivalent;
 use line::{Entry, Line};
 use parts::Map;
 use std::sync::OnceLock;
 use tally::{Event, Mine, Tally};
+use times::Times;
 
 pub(crate) use tally::Begin;
 
@@ -79,6 +82,8 @@ pub(crate) struct Free<K> {
     over: Mutex<bool>,
     /// The number of marked keys (F5).
     marked: AtomicUsize,
+    /// If the queue measures.
+    times: Option<Times>,
     /// See [`NodeRef::order`].
     epoch: CachePadded<AtomicU64>,
 }
@@ -135,16 +140,18 @@ pub(crate) fn give_way() {
 }
 
 impl<K: Eq> Free<K> {
-    pub(crate) fn new(records: Machine<NodeRef<K>>, capacity: usize) -> Self {
+    /// `clock`: of a queue that measures.
+    pub(crate) fn new(records: Machine<NodeRef<K>>, capacity: usize, clock: Option<Clock>) -> Self {
         let tally = Tally::new();
         let rings: Box<[_]> = (0..tally.blocks()).map(|_| Ring::default()).collect();
         if cfg!(loom) {
             rings.iter().for_each(|ring| _ = ring.nodes()); // loom does not see `OnceLock`
         }
         Self {
-            map: Map::new(capacity),
+            map: Map::new(capacity, clock.is_some()),
             line: Line::new(),
             rings,
+            times: clock.map(|clock| Times::new(clock, tally.blocks())),
             tally,
             records: Mutex::new(records),
             over: Mutex::new(false),
@@ -183,6 +190,7 @@ impl<K: Eq> Free<K> {
             let (what, number) = what?;
             let mut is_late = false;
             if what == OnAdd::Defer {
+                self.note_dirty(node);
                 fence_after_rmw();
                 // After the guard of the map the node may be gone, so an add that takes its step back needs a claim.
                 is_late = !is_open() && self.try_claim(node);
@@ -195,6 +203,7 @@ impl<K: Eq> Free<K> {
         let mut owed = Owed::NOTHING;
         let added = match what {
             OnAdd::Push => {
+                self.note_dirty(node);
                 fence_after_rmw();
                 if is_open() {
                     self.push(mine, node, number);
@@ -258,7 +267,7 @@ impl<K> Free<K> {
 
     /// `get`. `None`: there was a moment at which no key was queued, but for adds that have not settled.
     #[inline]
-    pub(crate) fn take(&self) -> Option<NodeRef<K>> {
+    pub(crate) fn take(&self) -> Option<(NodeRef<K>, MaybeNanos)> {
         loop {
             point!();
             let Entry { node, number } = self.line.pop()?;
@@ -268,8 +277,9 @@ impl<K> Free<K> {
             let is_live = node.word().step(get).1;
             point!();
             if is_live {
-                self.tally.mine().count(Event::HandedOut);
-                return Some(node);
+                let mine = self.tally.mine();
+                mine.count(Event::HandedOut);
+                return Some((node, self.note_start(mine, node)));
             }
             self.drop_dead(node);
         }
@@ -283,7 +293,7 @@ impl<K> Free<K> {
 
     /// `done`, and `succeed` of a key without a past. `None`, and nothing has changed: the records know the key, and have to be asked.
     #[inline]
-    pub(crate) fn end(&self, node: NodeRef<K>, succeeds: bool) -> Option<Owed> {
+    pub(crate) fn end(&self, node: NodeRef<K>, succeeds: bool) -> Option<(Owed, MaybeNanos)> {
         let word = node.word();
         let mut before = word.load();
         loop {
@@ -291,7 +301,7 @@ impl<K> Free<K> {
                 return None;
             }
             match self.try_end(node, before, |bits| bits) {
-                Ok((_, owed)) => return Some(owed),
+                Ok((_, owed, worked)) => return Some((owed, worked)),
                 Err(now) => before = now,
             }
         }
@@ -304,11 +314,12 @@ impl<K> Free<K> {
         node: NodeRef<K>,
         before: Bits,
         also: impl FnOnce(Bits) -> Bits,
-    ) -> Result<(OnDone, Owed), Bits> {
+    ) -> Result<(OnDone, Owed, MaybeNanos), Bits> {
         let mine = self.tally.mine();
         let (after, what) = also(before).done();
         let leaves = what == OnDone::Remove;
         point!();
+        let worked = self.worked(node); // afterwards it may have another holder
         // Before the step: a drain that finds the key gone, and its caller, find it counted.
         mine.count(Event::Ended);
         if let Err(now) = node.word().swap(before, if leaves { after.cache() } else { after }) {
@@ -316,6 +327,7 @@ impl<K> Free<K> {
             return Err(now);
         }
         point!();
+        self.note_end(mine, worked);
         let mut owed = Owed::NOTHING;
         if what == OnDone::Push {
             self.push(mine, node, after.number());
@@ -324,7 +336,7 @@ impl<K> Free<K> {
         if leaves && !before.is_cached() {
             self.put_into_cache(mine, node);
         }
-        Ok((what, owed.and(self.unmarked(before, after))))
+        Ok((what, owed.and(self.unmarked(before, after)), worked))
     }
 
     // ---- claims, and vacant nodes
@@ -459,6 +471,9 @@ impl<K> Free<K> {
 
     /// What the records know of a key has changed; and if `is_dirty`, they have added it. Returns the answer of this add, and settles it.
     pub(crate) fn note(&self, node: NodeRef<K>, note: Note, adds: Option<Begin<'_>>) -> (Option<Added>, Owed) {
+        if adds.is_some() {
+            self.note_dirty_soon(node);
+        }
         let (before, (what, number)) = node.word().write(|bits| {
             let bits = bits.note(note);
             let (after, what) = if adds.is_some() { bits.add() } else { (bits, OnAdd::Hold) };
@@ -485,17 +500,20 @@ impl<K> Free<K> {
         note: Note,
         adds: Option<Begin<'_>>,
         queues: bool,
-    ) -> (Option<Added>, OnDone, Owed) {
+    ) -> (Option<Added>, OnDone, Owed, MaybeNanos) {
+        if adds.is_some() && queues {
+            self.note_dirty_soon(node);
+        }
         let mut before = node.word().load();
         loop {
             let also = |bits: Bits| if queues { bits.note(note).add().0 } else { bits.note(note) };
             match self.try_end(node, before, also) {
-                Ok((what, owed)) => {
-                    let Some(begin) = adds else { return (None, what, owed) };
+                Ok((what, owed, worked)) => {
+                    let Some(begin) = adds else { return (None, what, owed, worked) };
                     let added = if before.is_dirty() { Added::Coalesced } else { Added::Deferred };
                     begin.settle_as(added);
                     let is_news = before.is_awaited() && added == Added::Deferred && queues;
-                    return (Some(added), what, owed.and(Owed::only_if(is_news, Owed::DIRTY)));
+                    return (Some(added), what, owed.and(Owed::only_if(is_news, Owed::DIRTY)), worked);
                 }
                 Err(now) => before = now,
             }

@@ -24,6 +24,7 @@ mod real {
 
     /// The nodes of the keys. Removed nodes are freed when no guard is left that was there before.
     pub(in crate::free) struct Map<K> {
+        is_measured: bool,
         nodes: HashMap<KeyOf<K>, Owner<K>, Spread>,
         // Made where `K` is known to be `Eq`, which the end of a hand-out is not told.
         remove: fn(&Self, NodeRef<K>),
@@ -133,8 +134,9 @@ mod real {
     }
 
     impl<K: Eq> Map<K> {
-        pub(in crate::free) fn new(capacity: usize) -> Self {
+        pub(in crate::free) fn new(capacity: usize, is_measured: bool) -> Self {
             Self {
+                is_measured,
                 nodes: HashMap::with_capacity_and_hasher(capacity, Spread::default()),
                 remove: |map, node| {
                     // First: it leaves the map only if it is there.
@@ -159,7 +161,7 @@ mod real {
                 }
                 self.remove_gone(owner.0);
             }
-            self.insert(NodeRef::new(key, hash, bits), &guard, &mut known)
+            self.insert(NodeRef::new(key, hash, bits, self.is_measured), &guard, &mut known)
         }
 
         /// Inserts a new node, unless another thread is first.
@@ -252,13 +254,14 @@ mod stand_in {
 
     /// Its lock does not last while a node is used. Nodes that are removed are freed with the map.
     pub(in crate::free) struct Map<K> {
+        is_measured: bool,
         nodes: Mutex<Vec<NodeRef<K>>>,
         removed: Mutex<Vec<NodeRef<K>>>,
     }
 
     impl<K: Eq> Map<K> {
-        pub(in crate::free) fn new(_: usize) -> Self {
-            Self { nodes: Mutex::new(Vec::new()), removed: Mutex::new(Vec::new()) }
+        pub(in crate::free) fn new(_: usize, is_measured: bool) -> Self {
+            Self { is_measured, nodes: Mutex::new(Vec::new()), removed: Mutex::new(Vec::new()) }
         }
 
         pub(in crate::free) fn add<R>(
@@ -274,7 +277,7 @@ mod stand_in {
                     let mut nodes = self.nodes.lock();
                     let found = nodes.iter().copied().find(|node| Some(node.key()) == key.as_ref());
                     if found.is_none() {
-                        let node = NodeRef::new(key.take().expect("not inserted yet"), hash, bits);
+                        let node = NodeRef::new(key.take().expect("not inserted yet"), hash, bits, self.is_measured);
                         nodes.push(node);
                         return Err(node);
                     }

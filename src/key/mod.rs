@@ -30,7 +30,7 @@ mod word;
 pub(crate) use arena::Retired;
 pub(crate) use hash::KeyHash;
 #[cfg(feature = "lock-free")]
-pub(crate) use node::NodeRef;
+pub(crate) use node::{NodeRef, NodeTimes};
 pub(crate) use side_array::SideArray;
 pub(crate) use slot::{EntryRef, SlotId};
 pub(crate) use state::{OnAdd, OnDone, State};

@@ -1,7 +1,7 @@
 //! One key of a lock-free queue in memory.
 //!
 //! ```text
-//!   node   slot: of this the key and its hash alone · word · order
+//!   node   slot: of this the key and its hash alone · word · order · times, if the queue measures
 //! ```
 //!
 //! The map of the queue owns its nodes, one allocation each. A node begins with a [`Slot`], so an item has an [`EntryRef`] to either kind of
@@ -27,6 +27,18 @@ struct Node<K> {
     word: Word,
     /// See [`NodeRef::order`].
     order: AtomicU64,
+    times: Option<Box<NodeTimes>>,
+}
+
+/// When a key became dirty, when it was handed out, and for how long it was queued then: in nanoseconds, or [`UNKNOWN`](Self::UNKNOWN).
+pub(crate) struct NodeTimes {
+    pub(crate) queued_at: AtomicU64,
+    pub(crate) started_at: AtomicU64,
+    pub(crate) waited: AtomicU64,
+}
+
+impl NodeTimes {
+    pub(crate) const UNKNOWN: u64 = u64::MAX;
 }
 
 /// A reference to a node: F6.
@@ -58,10 +70,13 @@ unsafe impl<K: Send + Sync> Sync for NodeRef<K> {}
 
 impl<K> NodeRef<K> {
     /// A new node. Its owner [frees](Self::free) it.
-    pub(crate) fn new(key: K, hash: KeyHash, bits: Bits) -> Self {
+    pub(crate) fn new(key: K, hash: KeyHash, bits: Bits, is_measured: bool) -> Self {
         let slot = Slot::vacant(IS_NODE);
         slot.hash.set(hash);
-        let mut node = Box::new(Node { slot, word: Word::new(bits), order: AtomicU64::new(0) });
+        let unknown = || AtomicU64::new(NodeTimes::UNKNOWN);
+        let times =
+            is_measured.then(|| Box::new(NodeTimes { queued_at: unknown(), started_at: unknown(), waited: unknown() }));
+        let mut node = Box::new(Node { slot, word: Word::new(bits), order: AtomicU64::new(0), times });
         node.slot.key = crate::sync::UnsafeCell::new(MaybeUninit::new(key));
         Self(NonNull::from(Box::leak(node)))
     }
@@ -114,6 +129,12 @@ impl<K> NodeRef<K> {
         self.node().order.store(order, Ordering::Relaxed); // Relaxed: see `order`
     }
 
+    /// The times of the key, if the queue measures.
+    #[inline]
+    pub(crate) fn times(&self) -> Option<&NodeTimes> {
+        self.node().times.as_deref()
+    }
+
     /// The address, for a place in a cache.
     #[inline]
     pub(crate) fn into_address(self) -> *mut () {
@@ -160,7 +181,7 @@ mod tests {
     #[test]
     fn a_node_is_read_as_a_slot() {
         let key = Rc::new(5_u128);
-        let node = NodeRef::new(Rc::clone(&key), KeyHash(7), Bits::CLAIMED);
+        let node = NodeRef::new(Rc::clone(&key), KeyHash(7), Bits::CLAIMED, false);
         let entry = node.entry();
         assert_eq!((**entry.key(), entry.hash(), entry.id()), (5, KeyHash(7), node.id()));
         assert!(entry.node() == Some(node));

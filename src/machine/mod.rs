@@ -83,6 +83,8 @@ pub(crate) use claimed::Claimed;
 pub(crate) use delays::{Cancelled, Delay};
 pub(crate) use dirty::DirtyTicket;
 pub(crate) use done::{End, Ended};
+#[cfg(feature = "lock-free")]
+pub(crate) use durations::Durations;
 pub(crate) use durations::MaybeNanos;
 pub(crate) use expire::{BATCH, Expired};
 pub(crate) use failures::Failure;

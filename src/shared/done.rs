@@ -86,7 +86,7 @@ impl<K> Shared<K> {
         section.marks().ended(claimed, || now.unwrap_or_else(|| self.settings.clock.now_coarse()))
     }
 
-    fn tell_done(&self, worked: MaybeNanos, has_added: bool) {
+    pub(super) fn tell_done(&self, worked: MaybeNanos, has_added: bool) {
         self.tell(|observer| observer.done(worked.duration()));
         if has_added {
             self.tell(|observer| observer.added(Added::Deferred));

@@ -36,6 +36,7 @@ use crate::{AddOptions, Added, DelayConflict};
 use equivalent::Equivalent;
 use std::hash::Hash;
 use std::task::Waker;
+use std::time::Duration;
 
 /// The message of a panic.
 const NO_PRIORITIES: &str = "a lock-free queue has no priorities";
@@ -104,17 +105,17 @@ impl<'s, K> Records<'s, K> {
 
     /// After a verb that has ended the hand-out of a key: the step of the word. Returns the answer, if the verb has added the key.
     /// `was_dirty`: the verb has queued it for that. `is_held`: it was added, and cools down.
-    fn settle_end(&mut self, node: NodeRef<K>, was_dirty: bool, is_held: bool) -> Option<Added> {
+    fn settle_end(&mut self, node: NodeRef<K>, was_dirty: bool, is_held: bool) -> (Option<Added>, MaybeNanos) {
         let (popped, hash) = (self.machine.pop_dirty(), node.hash());
         let queues = popped.is_some() && !was_dirty;
         let is_held = is_held && popped.is_none();
         self.note(((), popped.map_or(Owed::NOTHING, |(_, owed)| owed)));
         let begin = (queues || is_held).then(|| self.free.begin());
-        let (added, what, owed) = self.free.note_and_end(node, self.note_of(node), begin, queues);
+        let (added, what, owed, worked) = self.free.note_and_end(node, self.note_of(node), begin, queues);
         if what == OnDone::Hold && !is_held {
             self.machine.hold_back(&node, hash); // it rests, so it is not gone
         }
-        self.note_dirty(hash, (added, owed))
+        (self.note_dirty(hash, (added, owed)), worked)
     }
 
     /// Unlocks, and pays what is owed.
@@ -245,8 +246,8 @@ impl<K> Shared<K> {
 
     /// `try_get`.
     pub(super) fn free_take(this: &Arc<Self>, free: &Free<K>) -> Option<Claimed<K>> {
-        let claimed = Claimed::of_node(free.take()?);
-        Some(Self::hand_out(this, Taken::of(claimed)))
+        let (node, waited) = free.take()?;
+        Some(Self::hand_out(this, Taken::of(Claimed::of_node(node), waited)))
     }
 
     /// `done`, `succeed` and `give_up`.
@@ -254,11 +255,14 @@ impl<K> Shared<K> {
     pub(super) fn free_end(&self, free: &Free<K>, claimed: Claimed<K>, end: End) {
         let (node, hash) = (claimed.node(), claimed.hash());
         match free.end(node, end != End::Done) {
-            Some(owed) => {
+            Some((owed, worked)) => {
                 if end == End::GiveUp {
                     free.count_given_up();
                 }
                 self.pay(owed, hash);
+                if self.has_extras() {
+                    self.tell_done(worked, false);
+                }
             }
             None => self.end_by_records(free, node, end),
         }
@@ -270,8 +274,12 @@ impl<K> Shared<K> {
         let (claimed, was_dirty) = records.hold(node);
         let answer = records.machine.done(&mut None, claimed, end, records.mode);
         let _ended = records.note(answer);
-        let _added = records.settle_end(node, was_dirty, false);
+        let (_added, worked) = records.settle_end(node, was_dirty, false);
+        let has_added = records.owed.has(Owed::ADDED);
         records.end();
+        if self.has_extras() {
+            self.tell_done(worked, has_added);
+        }
     }
 
     // ---- adds that the records see
@@ -338,10 +346,11 @@ impl<K> Shared<K> {
         let answer = records.machine.requeue(&mut None, held, how, end, mode);
         match records.note(answer) {
             Ok(added) => {
-                let added = records.settle_end(node, was_dirty, added == Added::Deferred).unwrap_or(added);
+                let (answer, worked) = records.settle_end(node, was_dirty, added == Added::Deferred);
+                let added = answer.unwrap_or(added);
                 let has_added = records.owed.has(Owed::ADDED);
                 records.end();
-                Self::after_requeue(this, None, added, MaybeNanos::UNKNOWN, has_added);
+                Self::after_requeue(this, None, added, worked, has_added);
                 Ok(added)
             }
             Err(held) => {
@@ -501,8 +510,8 @@ impl<K> Shared<K> {
         }
         loop {
             let settled = free.settled();
-            if let Some(node) = free.take() {
-                let found = Some(Wait::Item(Taken::of(Claimed::of_node(node))));
+            if let Some((node, waited)) = free.take() {
+                let found = Some(Wait::Item(Taken::of(Claimed::of_node(node), waited)));
                 return Visited { found, passed_by: false, handed_out: 0 };
             }
             // An add that is on its way may still take effect: then the getter comes back.
@@ -659,11 +668,18 @@ impl<K> Shared<K> {
     }
 
     /// The keys that are processing.
-    pub(super) fn free_processing_keys(free: &Free<K>) -> Vec<K>
+    pub(super) fn free_processing_keys(&self, free: &Free<K>) -> Vec<(K, Option<Duration>)>
     where
         K: Clone,
     {
-        free.each(|bits| bits.is_processing()).iter().map(|(claim, _)| claim.node.key().clone()).collect()
+        let (claims, now) = (free.each(|bits| bits.is_processing()), self.settings.clock.now());
+        let age_of = |node: NodeRef<K>| {
+            let started_at = node.times()?.started_at().unwrap_or(now);
+            Some(Duration::from_nanos(now.saturating_sub(started_at)))
+        };
+        let mut keys: Vec<_> = claims.iter().map(|(claim, _)| (claim.node.key().clone(), age_of(claim.node))).collect();
+        keys.sort_by_key(|&(_, age)| std::cmp::Reverse(age)); // stable
+        keys
     }
 
     /// For a stop, in a queue that is shut down: no add is on its way any more.

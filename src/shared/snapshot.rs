@@ -76,7 +76,13 @@ impl<K> Shared<K> {
             }
         }
         #[cfg(feature = "lock-free")]
-        self.add_free(&mut metrics.stats);
+        if let Some(free) = self.free() {
+            self.add_free(&mut metrics.stats);
+            free.each_durations(|durations| {
+                metrics.work_duration.add(durations.worked());
+                normal.add(durations.waited());
+            });
+        }
         self.add_hub(&mut metrics.stats);
         let runs = self.hub.lock().runs.clone();
         metrics.runs = runs.sum();
@@ -114,7 +120,14 @@ impl<K> Shared<K> {
     #[cfg(feature = "lock-free")]
     fn add_free(&self, stats: &mut Stats) {
         if let Some(free) = self.free() {
+            std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst); // W6: a report has made the queue quiet before
             free.add_counts(stats);
+            let ages = free.ages(self.settings.clock.now());
+            if let Some(ages) = ages {
+                stats.unfinished_work = Some(Duration::from_nanos(ages.unfinished_work));
+                stats.longest_running = ages.longest_running.map(Duration::from_nanos);
+                stats.oldest_queued = ages.oldest_queued.map(Duration::from_nanos);
+            }
             self.add_shard(stats, &mut *free.records.lock());
         }
     }
@@ -183,6 +196,7 @@ impl<K> Shared<K> {
         if !self.flags().has(Flags::MEASURED) {
             return None;
         }
+        if_free!(self, _free => claimed.node().times().and_then(|times| times.waited().duration()));
         let waited = self.home(claimed).lock().waited(claimed);
         waited.duration()
     }
@@ -197,7 +211,7 @@ fn levels_of(lens: [usize; 256]) -> impl Iterator<Item = (Priority, usize)> {
 impl<K: Clone> Shared<K> {
     /// `processing_keys`.
     pub(crate) fn processing_keys(&self) -> Vec<(K, Option<Duration>)> {
-        if_free!(self, free => Self::free_processing_keys(free).into_iter().map(|key| (key, None)).collect());
+        if_free!(self, free => self.free_processing_keys(free));
         let mut keys = Vec::new();
         for locked in self.all() {
             let now = self.begin_ages(locked);

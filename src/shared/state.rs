@@ -109,7 +109,8 @@ impl<K: Hash + Eq> Shared<K> {
         #[cfg(feature = "lock-free")]
         let free = settings.lock_free.then(|| {
             let records = Machine::new(AnyOrder::new(false), settings.delayed_add, 0);
-            Box::new(Free::new(records, settings.capacity))
+            let clock = measured.then(|| settings.clock.clone());
+            Box::new(Free::new(records, settings.capacity, clock))
         });
         #[cfg(feature = "lock-free")]
         let (is_single, capacity) = (shards == 1 && free.is_none(), if free.is_some() { 0 } else { settings.capacity });

@@ -15,10 +15,10 @@ pub(crate) struct Taken<K> {
 }
 
 impl<K> Taken<K> {
-    /// A key of a queue that does not measure.
+    /// A key of a lock-free queue.
     #[cfg(feature = "lock-free")]
-    pub(super) fn of(claimed: Claimed<K>) -> Self {
-        Self { claimed, waited: MaybeNanos::UNKNOWN }
+    pub(super) fn of(claimed: Claimed<K>, waited: MaybeNanos) -> Self {
+        Self { claimed, waited }
     }
 
     /// How long it was queued, if that is known.

@@ -177,8 +177,6 @@ impl Plan {
             limit: None,
             strict: false,
             policy: DelayedAdd::Independent,
-            measure: false,
-            observed: false,
             lock_free: true,
             ..self.clone()
         }
