@@ -45,7 +45,7 @@ macro_rules! point {
 
 use crate::Added;
 use crate::key::{Bits, KeyHash, NodeRef, Note, OnAdd, OnDone};
-use crate::machine::{Machine, MaybeNanos, Owed};
+use crate::machine::{Machine, Owed};
 use crate::sync::{AtomicPtr, AtomicU64, AtomicUsize, Mutex, Ordering, model_const};
 use crate::time::clock::Clock;
 use crossbeam_utils::CachePadded;
@@ -267,7 +267,7 @@ impl<K> Free<K> {
 
     /// `get`. `None`: there was a moment at which no key was queued, but for adds that have not settled.
     #[inline]
-    pub(crate) fn take(&self) -> Option<(NodeRef<K>, MaybeNanos)> {
+    pub(crate) fn take(&self) -> Option<NodeRef<K>> {
         loop {
             point!();
             let Entry { node, number } = self.line.pop()?;
@@ -277,9 +277,8 @@ impl<K> Free<K> {
             let is_live = node.word().step(get).1;
             point!();
             if is_live {
-                let mine = self.tally.mine();
-                mine.count(Event::HandedOut);
-                return Some((node, self.note_start(mine, node)));
+                self.tally.mine().count(Event::HandedOut);
+                return Some(node);
             }
             self.drop_dead(node);
         }
@@ -293,7 +292,7 @@ impl<K> Free<K> {
 
     /// `done`, and `succeed` of a key without a past. `None`, and nothing has changed: the records know the key, and have to be asked.
     #[inline]
-    pub(crate) fn end(&self, node: NodeRef<K>, succeeds: bool) -> Option<(Owed, MaybeNanos)> {
+    pub(crate) fn end(&self, node: NodeRef<K>, succeeds: bool) -> Option<Owed> {
         let word = node.word();
         let mut before = word.load();
         loop {
@@ -301,7 +300,7 @@ impl<K> Free<K> {
                 return None;
             }
             match self.try_end(node, before, |bits| bits) {
-                Ok((_, owed, worked)) => return Some((owed, worked)),
+                Ok((_, owed)) => return Some(owed),
                 Err(now) => before = now,
             }
         }
@@ -314,12 +313,11 @@ impl<K> Free<K> {
         node: NodeRef<K>,
         before: Bits,
         also: impl FnOnce(Bits) -> Bits,
-    ) -> Result<(OnDone, Owed, MaybeNanos), Bits> {
+    ) -> Result<(OnDone, Owed), Bits> {
         let mine = self.tally.mine();
         let (after, what) = also(before).done();
         let leaves = what == OnDone::Remove;
         point!();
-        let worked = self.worked(node); // afterwards it may have another holder
         // Before the step: a drain that finds the key gone, and its caller, find it counted.
         mine.count(Event::Ended);
         if let Err(now) = node.word().swap(before, if leaves { after.cache() } else { after }) {
@@ -327,7 +325,6 @@ impl<K> Free<K> {
             return Err(now);
         }
         point!();
-        self.note_end(mine, worked);
         let mut owed = Owed::NOTHING;
         if what == OnDone::Push {
             self.push(mine, node, after.number());
@@ -336,7 +333,7 @@ impl<K> Free<K> {
         if leaves && !before.is_cached() {
             self.put_into_cache(mine, node);
         }
-        Ok((what, owed.and(self.unmarked(before, after)), worked))
+        Ok((what, owed.and(self.unmarked(before, after))))
     }
 
     // ---- claims, and vacant nodes
@@ -500,7 +497,7 @@ impl<K> Free<K> {
         note: Note,
         adds: Option<Begin<'_>>,
         queues: bool,
-    ) -> (Option<Added>, OnDone, Owed, MaybeNanos) {
+    ) -> (Option<Added>, OnDone, Owed) {
         if adds.is_some() && queues {
             self.note_dirty_soon(node);
         }
@@ -508,12 +505,12 @@ impl<K> Free<K> {
         loop {
             let also = |bits: Bits| if queues { bits.note(note).add().0 } else { bits.note(note) };
             match self.try_end(node, before, also) {
-                Ok((what, owed, worked)) => {
-                    let Some(begin) = adds else { return (None, what, owed, worked) };
+                Ok((what, owed)) => {
+                    let Some(begin) = adds else { return (None, what, owed) };
                     let added = if before.is_dirty() { Added::Coalesced } else { Added::Deferred };
                     begin.settle_as(added);
                     let is_news = before.is_awaited() && added == Added::Deferred && queues;
-                    return (Some(added), what, owed.and(Owed::only_if(is_news, Owed::DIRTY)), worked);
+                    return (Some(added), what, owed.and(Owed::only_if(is_news, Owed::DIRTY)));
                 }
                 Err(now) => before = now,
             }

@@ -225,30 +225,55 @@ mod real {
 #[cfg(loom)]
 mod stand_in {
     use super::*;
-    use crate::sync::Mutex;
-    use std::collections::VecDeque;
+    use crate::sync::{AtomicUsize, Mutex, Ordering};
 
-    pub(in crate::free) struct SegQueue<T>(Mutex<VecDeque<T>>);
+    /// The number of pushes in a model.
+    const PUSHES: usize = 16;
+
+    /// As weak as the real one: who pops may read an old number of pushes, unless a fence or another thread's step orders it.
+    pub(in crate::free) struct SegQueue<T> {
+        places: [Mutex<Option<T>>; PUSHES],
+        pushed: AtomicUsize,
+        popped: AtomicUsize,
+    }
 
     impl<T> SegQueue<T> {
         pub(in crate::free) fn new() -> Self {
-            Self(Mutex::new(VecDeque::new()))
+            let places = std::array::from_fn(|_| Mutex::new(None));
+            Self { places, pushed: AtomicUsize::new(0), popped: AtomicUsize::new(0) }
         }
 
         pub(in crate::free) fn push(&self, entry: T) {
-            self.0.lock().push_back(entry);
+            let at = self.pushed.fetch_add(1, Ordering::AcqRel);
+            *self.places[at].lock() = Some(entry);
         }
 
         pub(in crate::free) fn pop(&self) -> Option<T> {
-            self.0.lock().pop_front()
+            let mut at = self.popped.load(Ordering::Acquire);
+            loop {
+                if at >= self.pushed.load(Ordering::Acquire) {
+                    return None;
+                }
+                match self.popped.compare_exchange(at, at + 1, Ordering::AcqRel, Ordering::Acquire) {
+                    Ok(_) => break,
+                    Err(now) => at = now,
+                }
+            }
+            loop {
+                if let Some(entry) = self.places[at].lock().take() {
+                    return Some(entry);
+                }
+                loom::thread::yield_now();
+            }
         }
 
         pub(in crate::free) fn len(&self) -> usize {
-            self.0.lock().len()
+            let popped = self.popped.load(Ordering::Acquire);
+            self.pushed.load(Ordering::Acquire) - popped
         }
 
         pub(in crate::free) fn is_empty(&self) -> bool {
-            self.0.lock().is_empty()
+            self.len() == 0
         }
     }
 

@@ -4,7 +4,6 @@
 //! histograms is that of one thread as a rule, and of those who read them.
 
 use super::Free;
-use super::tally::Mine;
 use crate::key::{NodeRef, NodeTimes};
 use crate::machine::{Durations, MaybeNanos};
 use crate::order::NORMAL;
@@ -71,8 +70,7 @@ impl<K> Free<K> {
     }
 
     /// A key was handed out. Returns how long it was queued.
-    #[inline(always)]
-    pub(super) fn note_start(&self, mine: Mine<'_>, node: NodeRef<K>) -> MaybeNanos {
+    pub(crate) fn note_start(&self, node: NodeRef<K>) -> MaybeNanos {
         let Some(times) = &self.times else { return MaybeNanos::UNKNOWN };
         let (node, now) = (node.times().expect("the queue measures"), times.clock.now_coarse());
         let queued_at = node.queued_at.swap(NodeTimes::UNKNOWN, Ordering::Relaxed);
@@ -80,23 +78,21 @@ impl<K> Free<K> {
         let nanos = if queued_at == NodeTimes::UNKNOWN { NodeTimes::UNKNOWN } else { now.saturating_sub(queued_at) };
         node.waited.store(nanos, Ordering::Relaxed);
         node.started_at.store(now, Ordering::Relaxed);
-        times.blocks[mine.at].lock().note_waited(NORMAL, waited);
+        times.blocks[self.tally.mine().at].lock().note_waited(NORMAL, waited);
         waited
     }
 
-    /// For how long a key was processing whose hand-out is about to end.
-    #[inline(always)]
-    pub(super) fn worked(&self, node: NodeRef<K>) -> MaybeNanos {
+    /// For how long a key was processing whose hand-out is about to end. (After the end it may have another holder.)
+    pub(crate) fn worked(&self, node: NodeRef<K>) -> MaybeNanos {
         let Some(times) = &self.times else { return MaybeNanos::UNKNOWN };
         let node = node.times().expect("the queue measures");
         node.since(times.clock.now_coarse(), node.started_at.load(Ordering::Relaxed))
     }
 
     /// The same, when it has ended.
-    #[inline(always)]
-    pub(super) fn note_end(&self, mine: Mine<'_>, worked: MaybeNanos) {
+    pub(crate) fn note_end(&self, worked: MaybeNanos) {
         if let Some(times) = &self.times {
-            times.blocks[mine.at].lock().note_worked(worked);
+            times.blocks[self.tally.mine().at].lock().note_worked(worked);
         }
     }
 

@@ -76,17 +76,18 @@ pub(super) fn on_get(before: u8) -> u8 {
     before ^ (DIRTY | PROCESSING)
 }
 
-/// `done`, by the holder.
+/// `done`, by the holder. With `Hold`, the key is then [taken back](take_back).
 #[inline(always)]
 pub(super) fn on_done(before: u8) -> (u8, OnDone) {
     debug_assert_ne!(before & PROCESSING, 0, "I2: done belongs to the holder");
     let left = before & !(PROCESSING | UNWINDING | AWAITED);
-    match left {
-        0 => (left, OnDone::Remove),
-        _ if left & (DIRTY | RESTING) == DIRTY => (left, OnDone::Push),
-        _ if left & DIRTY != 0 => (left & !DIRTY, OnDone::Hold),
-        _ => (left, OnDone::Keep),
-    }
+    let what = match left {
+        0 => OnDone::Remove,
+        _ if left & (DIRTY | RESTING) == DIRTY => OnDone::Push,
+        _ if left & DIRTY != 0 => OnDone::Hold,
+        _ => OnDone::Keep,
+    };
+    (left, what)
 }
 
 /// The key is not to be handed out: it was taken out of the order, or it is processing and forgets the add.
@@ -170,8 +171,11 @@ impl State {
     #[inline]
     pub(crate) fn on_done(&self) -> OnDone {
         let before = self.0.load(Ordering::Relaxed);
-        let (after, what) = on_done(before);
-        self.0.store(after, Ordering::Relaxed);
+        let (left, what) = on_done(before);
+        self.0.store(left, Ordering::Relaxed);
+        if what == OnDone::Hold {
+            self.0.store(take_back(left), Ordering::Relaxed);
+        }
         what
     }
 

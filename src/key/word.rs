@@ -191,7 +191,8 @@ impl Bits {
         match what {
             OnDone::Push => (after.push(), what),
             OnDone::Remove if self.has(CLAIMS) => (after.unmark(), OnDone::Keep),
-            OnDone::Remove | OnDone::Keep | OnDone::Hold => (after.unmark(), what),
+            OnDone::Hold => (after.take_back(), what),
+            OnDone::Remove | OnDone::Keep => (after.unmark(), what),
         }
     }
 

@@ -47,7 +47,9 @@ impl<K> Shared<K> {
 
     #[inline(always)]
     fn end_anywhere(&self, claimed: Claimed<K>, end: End) {
-        if_free!(self, free => self.free_end(free, claimed, end));
+        if !self.is_single {
+            if_free!(self, free => self.free_end(free, claimed, end));
+        }
         self.end_in(self.home(&claimed), claimed, end, self.stamp);
     }
 

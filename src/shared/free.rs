@@ -111,7 +111,10 @@ impl<'s, K> Records<'s, K> {
         let is_held = is_held && popped.is_none();
         self.note(((), popped.map_or(Owed::NOTHING, |(_, owed)| owed)));
         let begin = (queues || is_held).then(|| self.free.begin());
-        let (added, what, owed, worked) = self.free.note_and_end(node, self.note_of(node), begin, queues);
+        let note = self.note_of(node);
+        let ended = || Some(self.free.note_and_end(node, note, begin, queues));
+        let ended = self.shared.measured(self.free, node, ended);
+        let ((added, what, owed), worked) = ended.expect("it always ends");
         if what == OnDone::Hold && !is_held {
             self.machine.hold_back(&node, hash); // it rests, so it is not gone
         }
@@ -246,15 +249,40 @@ impl<K> Shared<K> {
 
     /// `try_get`.
     pub(super) fn free_take(this: &Arc<Self>, free: &Free<K>) -> Option<Claimed<K>> {
-        let (node, waited) = free.take()?;
-        Some(Self::hand_out(this, Taken::of(Claimed::of_node(node), waited)))
+        let taken = this.free_taken(free, free.take()?);
+        Some(Self::hand_out(this, taken))
+    }
+
+    /// A key that was taken out of the order.
+    #[inline]
+    pub(super) fn free_taken(&self, free: &Free<K>, node: NodeRef<K>) -> Taken<K> {
+        let is_measured = self.flags().has(Flags::MEASURED);
+        let waited = if is_measured { free.note_start(node) } else { MaybeNanos::UNKNOWN };
+        Taken::of(Claimed::of_node(node), waited)
+    }
+
+    /// Ends a hand-out, and measures it. `end` returns nothing if it has not ended.
+    #[inline(always)]
+    fn measured<A>(
+        &self,
+        free: &Free<K>,
+        node: NodeRef<K>,
+        end: impl FnOnce() -> Option<A>,
+    ) -> Option<(A, MaybeNanos)> {
+        let is_measured = self.flags().has(Flags::MEASURED);
+        let worked = if is_measured { free.worked(node) } else { MaybeNanos::UNKNOWN };
+        let ended = end()?;
+        if is_measured {
+            free.note_end(worked);
+        }
+        Some((ended, worked))
     }
 
     /// `done`, `succeed` and `give_up`.
     #[inline(never)]
     pub(super) fn free_end(&self, free: &Free<K>, claimed: Claimed<K>, end: End) {
         let (node, hash) = (claimed.node(), claimed.hash());
-        match free.end(node, end != End::Done) {
+        match self.measured(free, node, || free.end(node, end != End::Done)) {
             Some((owed, worked)) => {
                 if end == End::GiveUp {
                     free.count_given_up();
@@ -510,8 +538,8 @@ impl<K> Shared<K> {
         }
         loop {
             let settled = free.settled();
-            if let Some((node, waited)) = free.take() {
-                let found = Some(Wait::Item(Taken::of(Claimed::of_node(node), waited)));
+            if let Some(node) = free.take() {
+                let found = Some(Wait::Item(self.free_taken(free, node)));
                 return Visited { found, passed_by: false, handed_out: 0 };
             }
             // An add that is on its way may still take effect: then the getter comes back.

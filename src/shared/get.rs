@@ -168,7 +168,7 @@ impl<K> Shared<K> {
     /// Takes up to `max` keys, as many as are queued.
     pub(crate) fn take_many(&self, max: usize, mut each: impl FnMut(Taken<K>)) {
         if_free!(self, free => {
-            (0..max).map_while(|_| free.take()).for_each(|(node, waited)| each(Taken::of(Claimed::of_node(node), waited)));
+            (0..max).map_while(|_| free.take()).for_each(|node| each(self.free_taken(free, node)));
         });
         if self.is_single {
             self.take_many_from_first(max, each);
