@@ -50,6 +50,8 @@ idle               # reads processor times from /proc
 limiter_traces     # limiters have no unsafe code
 limiters_in_use    # limiters have no unsafe code
 limits             # limiters have no unsafe code
+lock_free          # threads at full speed, and 200 000 keys
+lock_free_memory   # reads the size of its process
 memory             # counts the bytes of up to a million keys
 metric_traces      # 80 traces; the part `machine` has the same steps
 names              # reads files

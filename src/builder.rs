@@ -79,6 +79,8 @@ impl<K> WorkQueueBuilder<K> {
             name: Box::default(),
             seed: None,
             shards: 1,
+            #[cfg(feature = "lock-free")]
+            lock_free: false,
             capacity: 0,
             clock: Clock::default(),
             driver: Driver::default(),
@@ -121,6 +123,64 @@ impl<K> WorkQueueBuilder<K> {
     /// ```
     pub fn shards(mut self, n: usize) -> Self {
         self.settings.shards = n.clamp(1, MAX_SHARDS).next_power_of_two();
+        self
+    }
+
+    /// Takes the lock-free engine: keys are in a concurrent map (`papaya`), their order is a segment queue (`crossbeam-queue`), and no lock
+    /// is on the way of `add`, `get` and `done`, nor of `succeed` for a key that has neither a delay nor failures. Off by default.
+    ///
+    /// All calls work as they do on other queues. [`try_build`](Self::try_build) refuses what needs all queued keys to stand still:
+    /// several [shards](Self::shards), [groups](Self::fair_by), [strict priorities](Self::strict_priorities), and a
+    /// [policy](Self::delayed_add) other than `Independent`.
+    /// An add with a [priority](crate::AddOptions::priority) other than `NORMAL` panics.
+    ///
+    /// **When to take it**: if threads work for some time between their calls and the longest waits matter, or if a thread that the
+    /// system takes from its core, or that is stopped, must not hold up the others. With one thread a call takes two to five times the
+    /// instructions of the default engine, and a key takes more memory. With several shards a stopped thread holds up the keys of one shard; but
+    /// the order of the keys is weaker there, and here it is first in, first out.
+    ///
+    /// | a thread is stopped | these wait for it, beside calls on its own key |
+    /// |---|---|
+    /// | anywhere in `add`, `get`, `done` or such a `succeed`, but for the rows below | nobody who adds, gets or is done. Memory that was given up is not freed meanwhile |
+    /// | in an add, from its beginning to its end | drains, idle waits, `stop`, and getters that would be told of a shut-down: they get keys as before |
+    /// | in the segment queue, as it stores a key | the one getter to which this place falls |
+    /// | in the segment queue, as it links the next block (one push in 31) | **all who push or pop a key** |
+    /// | in the map, as it replaces its table by a larger one, or by one without the marks of removed keys | **all who add a key that is new to the map** |
+    /// | in a call that sets, drops or expires a delay, counts failures, or cools down | other such calls, `succeed` of a key with a delay or failures, lists of delayed keys, and the shut-down |
+    /// | as it wakes or becomes a getter that waits | others that wake one, or begin to wait |
+    /// | in a `remove`, `take_where` or `stop` that clears removed keys out of the order | getters |
+    ///
+    /// So it is not lock-free in the strict sense: the two rows in bold are those of its parts.
+    ///
+    /// What else differs:
+    ///
+    /// * **Keys are dropped later.** Up to 1024 keys that are done stay for each thread, so that a key that comes back costs no
+    ///   allocation; and the map frees removed keys in batches, in any call. [`shrink_to_fit`](WorkQueue::shrink_to_fit) gives the former
+    ///   back. A panic of a key's drop is caught. If a key comes back that is equal to one that stayed, the older one is handed out.
+    /// * **Lists of queued keys** ([`take_where`](WorkQueue::take_where), [`stop`](crate::Workers::stop)) are in the order of hand-outs if
+    ///   one thread has queued the keys. Of keys of several threads, up to 64 of each other thread may come before an older key.
+    /// * **Numbers** ([`stats`](WorkQueue::stats), [`len`](WorkQueue::len)) are read one after the other while other threads go on.
+    /// * **A key that is added and removed again and again**, with no getter, leaves marks in the order. The call that removes keys clears
+    ///   them out when there are more than 1024, and than half of the keys; a getter that comes at this moment may take one key early.
+    /// * A queue takes some 20 KB, and 16 KB for each thread that is done with keys.
+    ///
+    /// # Examples
+    /// ```
+    /// use keyqueue::WorkQueue;
+    ///
+    /// let queue = WorkQueue::builder().lock_free().build();
+    /// queue.add("pod-1");
+    /// let item = queue.get().unwrap();
+    /// queue.add("pod-1"); // by any thread: it takes no lock
+    /// item.succeed();
+    /// assert_eq!(*queue.get().unwrap(), "pod-1");
+    ///
+    /// let error = WorkQueue::<u32>::builder().lock_free().shards(16).try_build().unwrap_err();
+    /// assert_eq!(error.argument(), "shards");
+    /// ```
+    #[cfg(feature = "lock-free")]
+    pub fn lock_free(mut self) -> Self {
+        self.settings.lock_free = true;
         self
     }
 
@@ -439,7 +499,8 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueueBuilder<K> {
     /// # Errors
     /// If a [weight](Self::group_weight) or a [limit](Self::max_processing_per_group) is set without [`fair_by`](Self::fair_by). If the
     /// limit is 0. If a limit is set in a queue with several shards, which cannot keep it exactly. If the clock is a
-    /// [function](Clock::from_fn), and the driver is not [`Driver::Manual`].
+    /// [function](Clock::from_fn), and the driver is not [`Driver::Manual`]. With the feature `lock-free`: if a setting is one that the
+    /// lock-free engine does not have.
     ///
     /// # Examples
     /// ```
@@ -456,6 +517,10 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueueBuilder<K> {
 
     /// Checks the arguments that depend on each other.
     fn check(&mut self) -> Result<(), InvalidArgument> {
+        #[cfg(feature = "lock-free")]
+        if self.settings.lock_free {
+            self.check_lock_free()?;
+        }
         if self.settings.clock.is_function() && self.settings.driver != Driver::Manual {
             return Err(InvalidArgument::new(
                 "driver",
@@ -481,10 +546,35 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueueBuilder<K> {
         Err(InvalidArgument::new("max_processing_per_group", limit, why))
     }
 
+    /// What the lock-free engine cannot do.
+    #[cfg(feature = "lock-free")]
+    fn check_lock_free(&self) -> Result<(), InvalidArgument> {
+        let Settings { shards, delayed_add, order, .. } = &self.settings;
+        let line = "a lock-free queue has one line, which is first in, first out";
+        let policy = "in a lock-free queue an add without a delay does not look at the delay of its key";
+        let refused = [
+            ("shards", (*shards > 1).then(|| shards.to_string()), line),
+            ("fair_by", order.group_of.is_some().then(|| "a function".into()), line),
+            ("strict_priorities", order.strict.then(|| "true".into()), line),
+            ("delayed_add", (*delayed_add != DelayedAdd::Independent).then(|| format!("{delayed_add:?}")), policy),
+        ];
+        for (argument, value, why) in refused {
+            if let Some::<String>(value) = value {
+                return Err(InvalidArgument::new(argument, value, why));
+            }
+        }
+        Ok(())
+    }
+
     /// Like [`build`](Self::build). `start` starts the driver thread; in a test it may return an error.
     pub(crate) fn build_with(mut self, start: fn(&Arc<Shared<K>>) -> std::io::Result<()>) -> WorkQueue<K> {
         if let Err(error) = self.check() {
             panic!("{error}");
+        }
+        // The tests of the locked engine, on the other one: see ci/lock-free.sh.
+        #[cfg(all(feature = "lock-free", keyqueue_lock_free))]
+        if self.check_lock_free().is_ok() {
+            self.settings.lock_free = true;
         }
         WorkQueue { shared: Arc::new(Shared::new(self.settings, start)) }
     }

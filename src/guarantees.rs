@@ -307,6 +307,36 @@
 //! * **L1** The thread that changes `locked` from false to true owns the lock and its data, until it stores false or hands the lock
 //!   off to the next thread that unparks. Upheld by `src/sync/lock.rs`. Shown by `loom-tests/tests/lock.rs`.
 //!
+//! # The lock-free engine
+//!
+//! A queue of [`lock_free`](crate::WorkQueueBuilder::lock_free) keeps the promises of a queue with one shard, but for what the page of that
+//! method says. Its invariants are those of `src/key/state.rs`, where "the critical section" is the step of a key's word, and these. Upheld
+//! by `src/key/word.rs`, `src/key/node.rs`, `src/free/` and `src/shared/free.rs`. Shown by `tests/lock_free.rs`, `loom-tests/tests/free.rs`,
+//! and the tests and models of the other engine, on this one (`ci/lock-free.sh`).
+//!
+//! * **F1** A node without bits and claims is vacant, and only a vacant node becomes GONE and leaves the map. Shown by the model
+//!   `add_meets_an_eviction`.
+//! * **F2** An entry of the line is live if its node is queued and has its number. Each entry has a claim of the node. Shown by the model
+//!   `get_meets_remove_and_add`.
+//! * **F3** NOTED means that the records know the key. NOTED and RESTING change under the lock of the records only. Shown by the models
+//!   `succeed_meets_a_delay` and `done_meets_an_expiry`.
+//! * **F4** CACHED means that a place of a cache has the node, or will have it. Who takes it out clears the bit.
+//! * **F5** MARKED means that a wait counts the key. The step that ends its work clears the bit, and its caller lowers the count. Shown by
+//!   the model `two_drains_meet_done`.
+//! * **F6** A reference to a node is used only while the node is not freed: the user has a claim or an entry of it, holds the key, has the lock
+//!   of the records, which know it, or a guard of the map. Shown by AddressSanitizer.
+//! * **F7** An add is begun before its step, and settled when what it has queued is in the line. If the sum of settled adds, read first, is
+//!   the sum of begun ones, then no add was between the two at that time. Shown by the model `idle_wait_meets_a_chain`.
+//! * **F8** While a sweep is on its way, or has left keys in its list, getters take those first. Shown by the model `a_getter_meets_a_sweep`
+//!   and `a_sweep_keeps_the_order` in `tests/lock_free.rs`.
+//! * **F9** An add whose step has found the queue open takes effect. One that finds it shut down after its step takes effect, or is refused
+//!   if somebody was told that nothing is left. Shown by the models `add_meets_the_shut_down`, `two_adds_meet_the_shut_down` and
+//!   `add_of_a_held_key_meets_a_drain`.
+//! * **F10** W1 and I6 without the lock of a shard: a push, a fence, and a look at the flag of the waiting getters; and on the other side the
+//!   list, a fence, and a look into the line. Shown by the models `push_meets_a_getter_that_parks` and `done_meets_a_getter_that_parks`.
+//! * **F11** A vacated node stays in the map and in the cache of its thread, which has a bounded number of places. Shown by
+//!   `vacated_nodes_are_bounded` in `tests/lock_free.rs`.
+//!
 //! # Limiters
 //!
 //! Limiters uphold P14, P15 and P17. They have no numbers of their own.

@@ -4,6 +4,7 @@
 mod adds;
 mod delays;
 mod drain;
+mod free;
 mod limits;
 mod lock;
 mod measure;

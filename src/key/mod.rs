@@ -11,20 +11,29 @@
 //! | `segmented` | an array that grows without a copy of all that it holds |
 //! | `side_array` | what some verbs keep for each slot, in arrays of their own |
 //! | `buckets`, `table` | from a key's hash to its slot |
+//! | `node`, `word` | one key of a lock-free queue in memory, and its state word |
 
 mod arena;
 mod buckets;
 mod chunk;
 mod hash;
+#[cfg(feature = "lock-free")]
+mod node;
 mod segmented;
 mod side_array;
 mod slot;
 mod state;
 mod table;
+#[cfg(feature = "lock-free")]
+mod word;
 
 pub(crate) use arena::Retired;
 pub(crate) use hash::KeyHash;
+#[cfg(feature = "lock-free")]
+pub(crate) use node::{NodeRef, NodeTimes};
 pub(crate) use side_array::SideArray;
 pub(crate) use slot::{EntryRef, SlotId};
 pub(crate) use state::{OnAdd, OnDone, State};
 pub(crate) use table::{Table, prefetch_bucket};
+#[cfg(feature = "lock-free")]
+pub(crate) use word::{Bits, Note};

@@ -27,7 +27,7 @@ use std::ptr::NonNull;
 pub(super) struct Slot<K> {
     pub(super) state: State,
     /// Its index in its chunk (S5). Never changes.
-    index: u8,
+    pub(super) index: u8,
     levels: [Cell<i8>; 2],
     /// Written when the slot is taken.
     pub(super) hash: Cell<KeyHash>,

@@ -32,25 +32,70 @@
 //!
 //! Every step is made under the lock, which orders the steps. The word is an atomic because the holder of the key reads it
 //! without the lock, as in [`is_dirty`](State::is_dirty). A step returns what the caller has to do next.
+//!
+//! The steps are functions of the bits ([`on_add`], [`on_get`], [`on_done`], [`take_back`]). A `State` applies them with a load and a
+//! store, and the word of a lock-free queue (`word.rs`) with a compare-and-swap.
 
 use crate::sync::{AtomicU8, Ordering};
 
 /// The key must be handed out (again).
-const DIRTY: u8 = 1;
+pub(super) const DIRTY: u8 = 1;
 /// The key has a holder.
-const PROCESSING: u8 = 1 << 1;
+pub(super) const PROCESSING: u8 = 1 << 1;
 /// The key is in the wheel (I9).
-const DELAYED: u8 = 1 << 2;
+pub(super) const DELAYED: u8 = 1 << 2;
 /// An add waits for a retry.
 const WAITING: u8 = 1 << 3;
 /// The queue has counted failures of the key (I10).
 const FAILED: u8 = 1 << 4;
 /// The key was handed out to a thread that was already unwinding.
-const UNWINDING: u8 = 1 << 5;
+pub(super) const UNWINDING: u8 = 1 << 5;
 /// Somebody waits until the key, which is processing, becomes dirty.
-const AWAITED: u8 = 1 << 6;
+pub(super) const AWAITED: u8 = 1 << 6;
 /// The key is cooling down (I11).
-const RESTING: u8 = 1 << 7;
+pub(super) const RESTING: u8 = 1 << 7;
+
+/// `add` of a key that is known. The bits change if the answer is `Push` or `Defer`.
+#[inline(always)]
+pub(super) fn on_add(before: u8) -> (u8, OnAdd) {
+    if before & DIRTY != 0 {
+        (before, OnAdd::Coalesce)
+    } else if before & PROCESSING != 0 {
+        (before | DIRTY, OnAdd::Defer)
+    } else if before & RESTING != 0 {
+        (before, OnAdd::Hold)
+    } else {
+        (before | DIRTY, OnAdd::Push)
+    }
+}
+
+/// `get` of a key that was popped.
+#[inline(always)]
+pub(super) fn on_get(before: u8) -> u8 {
+    debug_assert_eq!(before & (DIRTY | PROCESSING), DIRTY, "I1: only a queued key can be popped");
+    before ^ (DIRTY | PROCESSING)
+}
+
+/// `done`, by the holder. With `Hold`, the key is then [taken back](take_back).
+#[inline(always)]
+pub(super) fn on_done(before: u8) -> (u8, OnDone) {
+    debug_assert_ne!(before & PROCESSING, 0, "I2: done belongs to the holder");
+    let left = before & !(PROCESSING | UNWINDING | AWAITED);
+    let what = match left {
+        0 => OnDone::Remove,
+        _ if left & (DIRTY | RESTING) == DIRTY => OnDone::Push,
+        _ if left & DIRTY != 0 => OnDone::Hold,
+        _ => OnDone::Keep,
+    };
+    (left, what)
+}
+
+/// The key is not to be handed out: it was taken out of the order, or it is processing and forgets the add.
+#[inline(always)]
+pub(super) fn take_back(before: u8) -> u8 {
+    debug_assert_ne!(before & DIRTY, 0, "only a dirty key can be taken back");
+    before & !DIRTY
+}
 
 /// The state word of one key.
 #[derive(Debug)]
@@ -58,7 +103,7 @@ pub(crate) struct State(AtomicU8);
 
 /// What the caller has to do for an `add` of a key that was in the table already.
 #[must_use]
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OnAdd {
     /// Push the key (I5): it was only delayed, or had failed.
     Push,
@@ -72,7 +117,7 @@ pub(crate) enum OnAdd {
 
 /// What the caller has to do for a `done`.
 #[must_use = "a key that is dirty again has to be pushed"]
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OnDone {
     /// Take the key out of the table (I4).
     Remove,
@@ -102,51 +147,36 @@ impl State {
     #[inline]
     pub(crate) fn on_add(&self) -> OnAdd {
         let before = self.0.load(Ordering::Relaxed);
-        if before & DIRTY != 0 {
-            return OnAdd::Coalesce;
+        let (after, what) = on_add(before);
+        if matches!(what, OnAdd::Push | OnAdd::Defer) {
+            self.0.store(after, Ordering::Release);
         }
-        if before & PROCESSING != 0 {
-            self.0.store(before | DIRTY, Ordering::Release);
-            return OnAdd::Defer;
-        }
-        if before & RESTING != 0 {
-            return OnAdd::Hold;
-        }
-        self.0.store(before | DIRTY, Ordering::Release);
-        OnAdd::Push
+        what
     }
 
     /// `get`, after the key was popped.
     #[inline]
     pub(crate) fn on_get(&self) {
         let before = self.0.load(Ordering::Relaxed);
-        debug_assert_eq!(before & (DIRTY | PROCESSING), DIRTY, "I1: only a queued key can be popped");
-        self.0.store(before ^ (DIRTY | PROCESSING), Ordering::Relaxed);
+        self.0.store(on_get(before), Ordering::Relaxed);
     }
 
     /// The key is not to be handed out: it was taken out of the order, or it is processing and forgets the add.
     pub(crate) fn take_back(&self) {
         let before = self.0.load(Ordering::Relaxed);
-        debug_assert_ne!(before & DIRTY, 0, "only a dirty key can be taken back");
-        self.0.store(before & !DIRTY, Ordering::Release);
+        self.0.store(take_back(before), Ordering::Release);
     }
 
     /// `done`, by the holder.
     #[inline]
     pub(crate) fn on_done(&self) -> OnDone {
         let before = self.0.load(Ordering::Relaxed);
-        debug_assert_ne!(before & PROCESSING, 0, "I2: done belongs to the holder");
-        let left = before & !(PROCESSING | UNWINDING | AWAITED);
+        let (left, what) = on_done(before);
         self.0.store(left, Ordering::Relaxed);
-        match left {
-            0 => OnDone::Remove,
-            _ if left & (DIRTY | RESTING) == DIRTY => OnDone::Push,
-            _ if left & DIRTY != 0 => {
-                self.0.store(left & !DIRTY, Ordering::Relaxed);
-                OnDone::Hold
-            }
-            _ => OnDone::Keep,
+        if what == OnDone::Hold {
+            self.0.store(take_back(left), Ordering::Relaxed);
         }
+        what
     }
 
     /// The key cools down after this run. For the holder.
@@ -154,6 +184,14 @@ impl State {
         let before = self.0.load(Ordering::Relaxed);
         debug_assert_ne!(before & PROCESSING, 0, "a rest begins with the end of a run");
         self.0.store(before | RESTING, Ordering::Release);
+    }
+
+    /// The key is processing, as the word of its node says.
+    #[cfg(feature = "lock-free")]
+    pub(crate) fn hold(&self, is_dirty: bool) {
+        let before = self.0.load(Ordering::Relaxed);
+        debug_assert_eq!(before & (DIRTY | PROCESSING), 0, "between two critical sections it is neither");
+        self.0.store(before | PROCESSING | if is_dirty { DIRTY } else { 0 }, Ordering::Release);
     }
 
     /// The key is queued after all, though it was to rest.

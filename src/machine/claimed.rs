@@ -32,6 +32,20 @@ impl<K> Claimed<K> {
         Self(entry)
     }
 
+    /// A key that was handed out by a lock-free queue.
+    #[cfg(feature = "lock-free")]
+    #[inline]
+    pub(crate) fn of_node(node: crate::key::NodeRef<K>) -> Self {
+        Self(node.entry())
+    }
+
+    /// Its node.
+    #[cfg(feature = "lock-free")]
+    #[inline]
+    pub(crate) fn node(&self) -> crate::key::NodeRef<K> {
+        self.0.node().expect("handed out by a lock-free queue")
+    }
+
     #[inline]
     pub(crate) fn key(&self) -> &K {
         self.0.key()
@@ -48,6 +62,10 @@ impl<K> Claimed<K> {
 
     /// The key has failed since it was last forgotten, and the machine has counted that. Without the lock it may be out of date.
     pub(crate) fn has_failed(&self) -> bool {
+        #[cfg(feature = "lock-free")]
+        if let Some(node) = self.0.node() {
+            return node.word().load().is_noted();
+        }
         self.0.state().has_failed()
     }
 
@@ -69,11 +87,19 @@ impl<K> Claimed<K> {
 
     /// The key was added since it was handed out.
     pub(crate) fn is_dirty(&self) -> bool {
+        #[cfg(feature = "lock-free")]
+        if let Some(node) = self.0.node() {
+            return node.word().load().is_dirty();
+        }
         self.0.state().is_dirty()
     }
 
     /// The thread was already unwinding when it got the key. So if it drops the key as it unwinds, the work on the key has not panicked.
     pub(crate) fn was_unwinding(&self) -> bool {
+        #[cfg(feature = "lock-free")]
+        if let Some(node) = self.0.node() {
+            return node.word().load().was_unwinding();
+        }
         self.0.state().was_unwinding()
     }
 }

@@ -15,6 +15,12 @@ use super::{Claimed, EntryRef, Machine, Owed};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct DirtyTicket(u32);
 
+#[cfg(feature = "lock-free")]
+impl DirtyTicket {
+    /// In a lock-free queue, whose list has tasks by the hash of their key.
+    pub(crate) const OF_NODE: Self = Self(0);
+}
+
 impl<K> Machine<K> {
     /// The add that makes the key dirty owes the news. `None`: it is dirty already.
     pub(crate) fn wait_for_dirty(&mut self, claimed: &Claimed<K>) -> Option<DirtyTicket> {

@@ -14,7 +14,7 @@ impl MaybeNanos {
     pub(crate) const UNKNOWN: Self = Self(u64::MAX);
 
     #[inline]
-    pub(super) fn new(nanos: u64) -> Self {
+    pub(crate) fn new(nanos: u64) -> Self {
         Self(nanos.min(u64::MAX - 1))
     }
 
@@ -69,7 +69,7 @@ pub(crate) struct Durations {
 impl Durations {
     /// A key was handed out with this priority.
     #[inline]
-    pub(super) fn note_waited(&mut self, priority: i8, waited: MaybeNanos) {
+    pub(crate) fn note_waited(&mut self, priority: i8, waited: MaybeNanos) {
         // An unmeasured key was added before there were priorities, so with NORMAL.
         let of = match priority {
             _ if waited == MaybeNanos::UNKNOWN => &mut self.normal,
@@ -81,7 +81,7 @@ impl Durations {
 
     /// The processing of a key has ended.
     #[inline]
-    pub(super) fn note_worked(&mut self, worked: MaybeNanos) {
+    pub(crate) fn note_worked(&mut self, worked: MaybeNanos) {
         self.worked.record(worked);
     }
 

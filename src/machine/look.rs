@@ -45,7 +45,7 @@ impl Which {
 }
 
 /// A key, while a look is at it.
-pub(crate) struct View<'m, K>(&'m Machine<K>, &'m EntryRef<K>);
+pub(crate) struct View<'m, K>(pub(super) &'m Machine<K>, pub(super) &'m EntryRef<K>);
 
 /// What a look has seen of a key, without the key itself: enough to take it out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

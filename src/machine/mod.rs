@@ -26,6 +26,7 @@
 //! | `claimed`, `dirty` | the token of a held key, and the wait until that is dirty |
 //! | `delays`, `expire`, `failures` | the verbs that have to do with delays and failures, and their steps in others |
 //! | `rest` | keys that cool down after a run |
+//! | `records` | what a lock-free queue asks |
 //! | `shards` | what a queue with several shards asks of each |
 //! | `shrink` | memory that the keys do not need |
 //! | `later` | the wheel, and a record for each key that is delayed or has failed |
@@ -66,6 +67,8 @@ mod later;
 mod look;
 mod measure;
 mod owed;
+#[cfg(feature = "lock-free")]
+mod records;
 mod rest;
 mod shards;
 mod shrink;
@@ -80,6 +83,8 @@ pub(crate) use claimed::Claimed;
 pub(crate) use delays::{Cancelled, Delay};
 pub(crate) use dirty::DirtyTicket;
 pub(crate) use done::{End, Ended};
+#[cfg(feature = "lock-free")]
+pub(crate) use durations::Durations;
 pub(crate) use durations::MaybeNanos;
 pub(crate) use expire::{BATCH, Expired};
 pub(crate) use failures::Failure;

@@ -31,6 +31,10 @@ impl Owed {
     /// An add that has waited for a retry has taken effect, as the end of a hand-out has dropped the retry: the observer is told.
     pub(crate) const ADDED: u8 = 64;
 
+    /// One key became ready.
+    #[cfg(feature = "lock-free")]
+    pub(crate) const READY_ONE: Self = Self(1 << READY_SHIFT | Self::READY as u64);
+
     /// One of the bits, if this is so.
     #[inline]
     pub(crate) fn only_if(is_owed: bool, what: u8) -> Self {

@@ -5,6 +5,7 @@ use super::hub::Flags;
 use super::locked::{Held, Locked};
 use super::section::in_mode;
 use super::settings::Limiter;
+use super::state::if_free;
 use crate::key::KeyHash;
 use crate::machine::{Failure, How};
 use crate::order::Group;
@@ -33,7 +34,7 @@ impl<K: Hash + Eq> Shared<K> {
     #[inline(always)]
     pub(crate) fn add(this: &Arc<Self>, key: K, wakeups: Wakeups) -> Added {
         let hash = this.hash(&key);
-        if this.others.is_empty() {
+        if this.is_single {
             Self::add_to(this, &this.first, key, hash, wakeups, None)
         } else {
             Self::add_to_one_of_many(this, key, hash, wakeups)
@@ -42,7 +43,8 @@ impl<K: Hash + Eq> Shared<K> {
 
     #[inline(never)]
     fn add_to_one_of_many(this: &Arc<Self>, key: K, hash: KeyHash, wakeups: Wakeups) -> Added {
-        let locked = this.shard_of(hash);
+        if_free!(this, free => Self::free_add(this, free, key, hash, wakeups == Wakeups::Now));
+        let locked = this.at(hash.shard(this.shards()));
         this.note_add(locked);
         Self::add_to(this, locked, key, hash, wakeups, this.stamp)
     }
@@ -101,6 +103,7 @@ impl<K: Hash + Eq> Shared<K> {
     /// `add_with`.
     #[inline]
     pub(crate) fn add_with(this: &Arc<Self>, key: K, options: AddOptions) -> Added {
+        if_free!(this, free => Self::free_add_with(this, free, key, options));
         if options.delay.is_some() || options.rate_limited {
             Self::add_later(this, key, options)
         } else {

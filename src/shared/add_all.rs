@@ -91,7 +91,8 @@ impl<K: Hash + Eq> Adding<'_, K> {
         self.deferred += usize::from(added == Added::Deferred);
     }
 
-    /// Not with an observer, which may panic at each add; nor with groups, as the queue asks for the group of each new key.
+    /// Not with an observer, which may panic at each add; nor with groups, as the queue asks for the group of each new key; nor if there is no
+    /// lock.
     fn may_stage(&self) -> bool {
         let shared = self.shared;
         size_of::<K>() <= LARGEST

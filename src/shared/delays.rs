@@ -4,6 +4,7 @@
 use super::Shared;
 use super::hub::Flags;
 use super::section::in_mode;
+use super::state::if_free;
 use crate::machine::Cancelled;
 use equivalent::Equivalent;
 use std::hash::Hash;
@@ -12,6 +13,13 @@ impl<K: Hash + Eq> Shared<K> {
     /// `cancel`.
     pub(crate) fn cancel<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> bool {
         let (hash, mut hand) = (self.hash(key), None);
+        if_free!(self, free => {
+            let cancelled = self.free_cancel(free, key, hash);
+            if let Cancelled::Added(added) = cancelled {
+                self.tell(|observer| observer.added(added));
+            }
+            cancelled != Cancelled::Nothing
+        });
         let held = self.shard_of(hash).lock();
         let cancelled = in_mode!(self, held, section, _extras => {
             let cancelled = section.cancel(&mut hand, key, hash);
@@ -28,6 +36,7 @@ impl<K: Hash + Eq> Shared<K> {
     /// `remove`.
     pub(crate) fn remove<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> bool {
         let (hash, mut hand) = (self.hash(key), None);
+        if_free!(self, free => self.free_remove(free, key, hash));
         let held = self.shard_of(hash).lock();
         let mut section = self.section(held);
         let removed = section.remove(&mut hand, key, hash);

@@ -9,6 +9,7 @@
 //! of a processing key costs one test more.
 
 use super::Shared;
+use super::state::if_free;
 use super::waiters::DirtyWait;
 use crate::machine::Claimed;
 use std::task::Waker;
@@ -17,6 +18,7 @@ impl<K> Shared<K> {
     /// Whether a key that the caller holds is dirty. If not, puts the task on the list, for the next add of the key to wake it, and sets
     /// `ticket`.
     pub(crate) fn poll_dirty(&self, claimed: &Claimed<K>, ticket: &mut Option<DirtyWait>, waker: &Waker) -> bool {
+        if_free!(self, _free => self.free_poll_dirty(claimed, ticket, waker.clone()));
         let (locked, mut waker) = (self.home(claimed), Some(waker.clone()));
         // Wakers are foreign code: those that are left are dropped after the locks.
         let _older;

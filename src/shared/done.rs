@@ -4,6 +4,7 @@ use super::Shared;
 use super::hub::Flags;
 use super::locked::{Held, Locked};
 use super::section::{Section, in_mode};
+use super::state::if_free;
 use crate::machine::{Claimed, End, MaybeNanos, WHEEL_IS_FULL};
 use crate::panics::{contained, contained_while_unwinding};
 use crate::sync::Arc;
@@ -15,7 +16,7 @@ impl<K> Shared<K> {
     /// `done`.
     #[inline]
     pub(crate) fn done(&self, claimed: Claimed<K>) {
-        if self.others.is_empty() { self.done_in_first(claimed) } else { self.done_in_one_of_many(claimed) }
+        if self.is_single { self.done_in_first(claimed) } else { self.done_in_one_of_many(claimed) }
     }
 
     // `inline(never)`, here and below: else `Item::done` and others have a copy each. And each keeps in registers what it needs alone.
@@ -26,7 +27,9 @@ impl<K> Shared<K> {
 
     #[inline(never)]
     fn done_in_one_of_many(&self, claimed: Claimed<K>) {
-        self.end_anywhere(claimed, End::Done);
+        if_free!(self, free => self.free_end(free, claimed, End::Done));
+        let home = self.at(claimed.hash().shard(self.shards()));
+        self.end_in(home, claimed, End::Done, self.stamp);
     }
 
     /// `forget` and `done`, for the holder of the key, in one critical section. The caller has called
@@ -44,6 +47,9 @@ impl<K> Shared<K> {
 
     #[inline(always)]
     pub(super) fn end_anywhere(&self, claimed: Claimed<K>, end: End) {
+        if !self.is_single {
+            if_free!(self, free => self.free_end(free, claimed, end));
+        }
         self.end_in(self.home(&claimed), claimed, end, self.stamp);
     }
 
@@ -93,6 +99,10 @@ impl<K> Shared<K> {
     #[cold]
     pub(crate) fn rest(this: &Arc<Self>, claimed: &Claimed<K>, time: Duration) {
         let now = this.settings.clock.now();
+        if_free!(this, free => {
+            this.free_rest(free, claimed, now, nanos(time));
+            Self::ensure_driver(this);
+        });
         let held = this.home(claimed).lock();
         let mode = this.mode();
         if !mode.is_open {
@@ -114,6 +124,7 @@ impl<K> Shared<K> {
     /// Notes that the thread was already unwinding when it got this key.
     #[cold]
     pub(crate) fn note_unwinding(&self, claimed: &Claimed<K>) {
+        if_free!(self, _free => _ = claimed.node().word().step(|bits| (bits.unwind(), ())));
         self.home(claimed).lock().marks().note_unwinding(claimed);
     }
 
@@ -130,6 +141,7 @@ impl<K> Shared<K> {
         options: AddOptions,
         end: End,
     ) -> Result<Added, Claimed<K>> {
+        if_free!(this, free => Self::free_requeue(this, free, claimed, options, end));
         if options.has_level() {
             this.expect_levels();
         }
@@ -151,6 +163,12 @@ impl<K> Shared<K> {
         let has_added = section.take_added();
         section.end();
         let added = requeued?;
+        Self::after_requeue(this, hand, added, worked, has_added);
+        Ok(added)
+    }
+
+    /// The rest of a requeue, after the lock.
+    pub(super) fn after_requeue(this: &Arc<Self>, hand: Option<K>, added: Added, worked: MaybeNanos, has_added: bool) {
         // First: a panic of the observer must not leave a delay without a driver.
         Self::ensure_driver(this);
         contained_while_unwinding(|| {
@@ -160,7 +178,6 @@ impl<K> Shared<K> {
                 Self::after_add(this, added);
             }
         });
-        Ok(added)
     }
 
     /// [`requeue`](Self::requeue) in a thread that unwinds: see [`done_in_panic`](Self::done_in_panic). What it does not answer by then, as
@@ -172,7 +189,7 @@ impl<K> Shared<K> {
 
     /// The wheel is full. The key must not stay with a holder that is no longer there (P13).
     #[cold]
-    fn refuse_requeue(&self, claimed: Claimed<K>) -> ! {
+    pub(super) fn refuse_requeue(&self, claimed: Claimed<K>) -> ! {
         self.done(claimed);
         panic!("{WHEEL_IS_FULL}");
     }

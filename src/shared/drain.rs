@@ -5,6 +5,7 @@
 //! this shard, and each looks again.
 
 use super::Shared;
+use super::state::if_free;
 use crate::WaitIdleTimeoutError;
 use crate::machine::Machine;
 use crate::sync::{Arc, give_way, with_parker};
@@ -22,7 +23,7 @@ pub(crate) enum WaitGoal {
 }
 
 /// What a thread or task that waits has found.
-enum Look {
+pub(super) enum Look {
     Over,
     /// It is on the list, and parks.
     Listed(Ticket),
@@ -115,6 +116,7 @@ impl<K> Shared<K> {
     /// * A queue with several shards is idle if two visits find each shard without work, and no add has come in between: then there was a
     ///   moment at which no shard had work. If adds have come, the caller decides whether to look again.
     fn look(&self, goal: WaitGoal, waiter: Option<Waiter>) -> Look {
+        if_free!(self, free => self.free_look(free, goal, waiter));
         let mut activity_before = None;
         loop {
             let mut activity = 0_u64;
@@ -146,12 +148,16 @@ impl<K> Shared<K> {
         !machine.is_drained() || self.delays_count(goal) && machine.delayed() > 0
     }
 
-    fn delays_count(&self, goal: WaitGoal) -> bool {
+    pub(super) fn delays_count(&self, goal: WaitGoal) -> bool {
         goal == WaitGoal::Idle && !self.is_shutting_down()
     }
 
     /// What the queue has to do. Reads no clock, unlike `stats`.
     fn left(&self) -> WaitIdleTimeoutError {
+        if_free!(self, free => {
+            let ((queued, processing), delayed) = (free.count_active(), free.records.lock().delayed());
+            WaitIdleTimeoutError { queued, processing, delayed }
+        });
         let mut left = WaitIdleTimeoutError { queued: 0, processing: 0, delayed: 0 };
         for locked in self.all() {
             let machine = locked.lock();

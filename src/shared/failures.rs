@@ -12,6 +12,7 @@
 
 use super::Shared;
 use super::settings::Limiter;
+use super::state::if_free;
 use crate::AddOptions;
 use crate::machine::Claimed;
 use crate::panics::{Caught, contained};
@@ -34,6 +35,10 @@ impl<K: Hash + Eq> Shared<K> {
     /// Forgets the failures that the queue has counted. Returns the key if it is out of the queue.
     fn clear_failures<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> Option<K> {
         let (hash, mut hand) = (self.hash(key), None);
+        if_free!(self, free => {
+            self.free_forget(free, key, hash);
+            None
+        });
         let held = self.shard_of(hash).lock();
         let mut section = self.section(held);
         section.forget_failures(&mut hand, key, hash);
@@ -51,6 +56,7 @@ impl<K: Hash + Eq> Shared<K> {
             Limiter::External(limiter) => limiter.num_requeues(&key.to_owned().into()),
         };
         let hash = self.hash(key);
+        if_free!(self, free => external.saturating_add(self.free_failures(free, key, hash) as usize));
         external.saturating_add(self.shard_of(hash).lock().failures(key, hash) as usize)
     }
 }
@@ -118,6 +124,7 @@ impl<K> Shared<K> {
 
     /// The number of failures that the queue itself has counted, for the holder of the key.
     pub(crate) fn failures_held(&self, claimed: &Claimed<K>) -> usize {
+        if_free!(self, free => Self::free_failures_of(free, claimed.node()) as usize);
         self.home(claimed).lock().failures_held(claimed) as usize
     }
 

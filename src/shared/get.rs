@@ -5,6 +5,7 @@ use super::getters::BUSY;
 use super::hub::Flags;
 use super::locked::Busy;
 use super::section::in_mode;
+use super::state::if_free;
 use super::take::Taken;
 use crate::TryGetError;
 use crate::machine::{Claimed, Times};
@@ -23,18 +24,18 @@ const TAKEN_AT_ONCE_OF_LIMITED: usize = model_const(16, 2);
 const IN_A_ROW: usize = 8;
 
 /// What a getter has found in its visits.
-struct Visited<K> {
+pub(super) struct Visited<K> {
     /// A key; or each shard was empty, and the queue is shut down. `None`: no shard had a key.
-    found: Option<Wait<K>>,
+    pub(super) found: Option<Wait<K>>,
     /// A shard was busy, so the getter has not looked into it.
-    passed_by: bool,
+    pub(super) passed_by: bool,
     /// If no key was found: the number of hand-outs so far, of the shards that were visited.
-    handed_out: u64,
+    pub(super) handed_out: u64,
 }
 
 /// Why a getter visits the shards.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Visit {
+pub(super) enum Visit {
     /// It returns if it finds no key, and must know that there is none.
     Last,
     /// It goes back on the list if it finds no key, and looks again, or its time is up.
@@ -72,7 +73,7 @@ impl<K> Shared<K> {
     /// Takes the next key, if there is one.
     #[inline]
     pub(crate) fn try_take(this: &Arc<Self>) -> Option<Claimed<K>> {
-        if !this.others.is_empty() {
+        if !this.is_single {
             return Self::take_chosen(this);
         }
         let Some(held) = this.first.try_lock() else {
@@ -100,6 +101,7 @@ impl<K> Shared<K> {
                 return Some(claimed);
             }
         }
+        if_free!(this, free => Self::free_take(this, free));
         let taken = this.choose()?;
         Some(Self::hand_out(this, taken))
     }
@@ -122,6 +124,7 @@ impl<K> Shared<K> {
     /// shut down, or nobody would wake the getter, it waits for all busy shards. A getter that was woken or is about to park first adds keys
     /// that are due.
     fn visit_all(&self, visit: Visit) -> Visited<K> {
+        if_free!(self, free => self.free_visit(free, visit));
         let (mut is_shut_down, mut passed_by, mut handed_out) = (true, Busy::default(), 0);
         let mut now = None;
         for patience in [Patience::None, Patience::Brief, Patience::Long] {
@@ -168,7 +171,10 @@ impl<K> Shared<K> {
 
     /// Takes up to `max` keys, as many as are queued.
     pub(crate) fn take_many(&self, max: usize, mut each: impl FnMut(Taken<K>)) {
-        if self.others.is_empty() {
+        if_free!(self, free => {
+            (0..max).map_while(|_| free.take()).for_each(|node| each(self.free_taken(free, node)));
+        });
+        if self.is_single {
             self.take_many_from_first(max, each);
         } else {
             // `choose` may have passed by a shard that is busy.

@@ -67,6 +67,9 @@ impl Flags {
     pub(super) const ORDERED: Self = Self(1 << 6);
     /// Groups may be full.
     pub(super) const LIMITED: Self = Self(1 << 7);
+    /// In a queue whose keys have no groups: it has the lock-free engine. Never cleared.
+    #[cfg(feature = "lock-free")]
+    pub(super) const FREE: Self = Self::LIMITED;
 
     /// Some thread or task waits for keys, or for the end of the work.
     pub(super) const AWAITED: Self = Self(Self::GETTERS.0 | Self::DRAINERS.0);
@@ -74,7 +77,7 @@ impl Flags {
     /// The flags that make an add take its slow path.
     pub(super) const ADD: Self = Self(!Self::DRAINERS.0);
     /// The same, for a hand-out.
-    pub(super) const HAND_OUT: Self = Self(Self::MEASURED.0 | Self::NO_DRIVER.0 | Self::ORDERED.0);
+    pub(super) const HAND_OUT: Self = Self(Self::MEASURED.0 | Self::NO_DRIVER.0 | Self::ORDERED.0 | Self::LIMITED.0);
     /// The same, for `done`.
     pub(super) const DONE: Self = Self(Self::MEASURED.0 | Self::GETTERS.0 | Self::DRAINERS.0 | Self::ORDERED.0);
     /// A call has more to do after the lock.

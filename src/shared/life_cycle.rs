@@ -2,6 +2,7 @@
 
 use super::Shared;
 use super::hub::{Flags, Hub};
+use super::state::if_free;
 use crate::wait::{Ticket, WaitList, leave, poll_on};
 use std::task::Waker;
 
@@ -30,6 +31,10 @@ impl<K> Shared<K> {
         }
         let released = hub.life_cycle.released;
         drop(hub);
+        if_free!(self, free => {
+            self.free_close(free);
+            released
+        });
         for locked in self.all() {
             let held = locked.lock();
             let mut section = self.section(held);

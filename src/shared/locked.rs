@@ -58,7 +58,7 @@ thread_local!(static HOLDS: std::cell::Cell<bool> = const { std::cell::Cell::new
 
 impl OneShard {
     #[inline(always)]
-    fn begin() -> Self {
+    pub(super) fn begin() -> Self {
         #[cfg(all(debug_assertions, not(loom)))]
         assert!(!HOLDS.replace(true), "this thread holds a shard already");
         Self(())

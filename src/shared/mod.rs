@@ -43,6 +43,8 @@
 //!   hub   getters   waiters   states  | the flags, the lists of those that wait, the states of the driver
 //! ```
 //!
+//! `free` has the arms of all calls for a lock-free queue: each calls its arm, and an arm calls what the call would. It is in no line of the list.
+//!
 //! In tests, `driven` makes the steps of the driver and of getters beside it those of the one reference, `driverless` has no driver thread,
 //! and `stopped` stops threads.
 //!
@@ -79,6 +81,8 @@ mod driverless;
 mod end_all;
 mod expire;
 mod failures;
+#[cfg(feature = "lock-free")]
+mod free;
 mod get;
 mod getters;
 mod hub;

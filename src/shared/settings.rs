@@ -18,6 +18,9 @@ pub(crate) struct Settings<K> {
     pub(crate) seed: Option<u64>,
     /// A power of two, up to [`MAX_SHARDS`].
     pub(crate) shards: usize,
+    /// The lock-free engine, and one shard that is not used.
+    #[cfg(feature = "lock-free")]
+    pub(crate) lock_free: bool,
     pub(crate) capacity: usize,
     pub(crate) clock: Clock,
     pub(crate) driver: Driver,

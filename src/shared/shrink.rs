@@ -11,6 +11,8 @@ impl<K> Shared<K> {
             limiter.shrink_to_fit();
         }
         self.hub().getters.shrink();
+        #[cfg(feature = "lock-free")]
+        self.free().into_iter().for_each(|free| self.free_shrink(free));
         for locked in self.all() {
             in_steps(|at| {
                 let held = locked.lock();

@@ -5,6 +5,7 @@ use super::hub::Flags;
 use super::locked::Locked;
 use super::section::in_steps;
 use super::settings::Limiter;
+use super::state::if_free;
 use crate::Priority;
 use crate::machine::{Claimed, Machine, View, Which};
 use crate::observe::{Histogram, Metrics};
@@ -74,6 +75,14 @@ impl<K> Shared<K> {
                 give_way();
             }
         }
+        #[cfg(feature = "lock-free")]
+        if let Some(free) = self.free() {
+            self.add_free(&mut metrics.stats);
+            free.each_durations(|durations| {
+                metrics.work_duration.add(durations.worked());
+                normal.add(durations.waited());
+            });
+        }
         self.add_hub(&mut metrics.stats);
         let runs = self.hub.lock().runs.clone();
         metrics.runs = runs.sum();
@@ -89,6 +98,10 @@ impl<K> Shared<K> {
 
     /// `levels`.
     pub(crate) fn levels(&self) -> Vec<Level> {
+        if_free!(self, free => {
+            let level = Level { priority: Priority::NORMAL, len: free.len() };
+            if level.len > 0 { vec![level] } else { Vec::new() }
+        });
         let mut lens = [0; 256];
         self.all().for_each(|locked| locked.lock().add_levels(&mut lens));
         levels_of(lens).map(|(priority, len)| Level { priority, len }).collect()
@@ -97,12 +110,30 @@ impl<K> Shared<K> {
     pub(crate) fn stats(&self) -> Stats {
         let mut stats = Stats::default();
         self.all().for_each(|locked| self.add_shard(&mut stats, locked.lock().marks()));
+        #[cfg(feature = "lock-free")]
+        self.add_free(&mut stats);
         self.add_hub(&mut stats);
         stats
     }
 
+    /// Adds what the engine of a lock-free queue counts, and its records.
+    #[cfg(feature = "lock-free")]
+    fn add_free(&self, stats: &mut Stats) {
+        if let Some(free) = self.free() {
+            std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst); // W6: a report has made the queue quiet before
+            free.add_counts(stats);
+            let ages = free.ages(self.settings.clock.now());
+            if let Some(ages) = ages {
+                stats.unfinished_work = Some(Duration::from_nanos(ages.unfinished_work));
+                stats.longest_running = ages.longest_running.map(Duration::from_nanos);
+                stats.oldest_queued = ages.oldest_queued.map(Duration::from_nanos);
+            }
+            self.add_shard(stats, &mut *free.records.lock());
+        }
+    }
+
     /// Adds the numbers of a shard.
-    fn add_shard(&self, stats: &mut Stats, machine: &mut Machine<K>) {
+    fn add_shard<T>(&self, stats: &mut Stats, machine: &mut Machine<T>) {
         let now = self.settings.clock.now();
         let (counts, ages) = (machine.counts, machine.ages(now));
         stats.len += machine.len();
@@ -143,10 +174,12 @@ impl<K> Shared<K> {
     }
 
     pub(crate) fn processing_len(&self) -> usize {
+        if_free!(self, free => free.processing());
         self.all().map(|locked| locked.lock().processing()).sum()
     }
 
     pub(crate) fn delayed_len(&self) -> usize {
+        if_free!(self, free => free.records.lock().delayed());
         self.all().map(|locked| locked.lock().delayed()).sum()
     }
 
@@ -163,6 +196,7 @@ impl<K> Shared<K> {
         if !self.flags().has(Flags::MEASURED) {
             return None;
         }
+        if_free!(self, _free => claimed.node().times().and_then(|times| times.waited().duration()));
         let waited = self.home(claimed).lock().waited(claimed);
         waited.duration()
     }
@@ -177,6 +211,7 @@ fn levels_of(lens: [usize; 256]) -> impl Iterator<Item = (Priority, usize)> {
 impl<K: Clone> Shared<K> {
     /// `processing_keys`.
     pub(crate) fn processing_keys(&self) -> Vec<(K, Option<Duration>)> {
+        if_free!(self, free => self.free_processing_keys(free));
         let mut keys = Vec::new();
         for locked in self.all() {
             let now = self.begin_ages(locked);
@@ -193,6 +228,10 @@ impl<K: Clone> Shared<K> {
     /// `delayed_keys`.
     pub(crate) fn delayed_keys(&self) -> Vec<DelayedKey<K>> {
         let mut keys = Vec::new();
+        #[cfg(feature = "lock-free")]
+        self.free()
+            .into_iter()
+            .for_each(|free| self.free_each_delayed(free, |delay, key| keys.push((delay, key.clone()))));
         for locked in self.all() {
             self.look_at(locked, Which::Delayed, &mut keys, |view| {
                 view.delay().map(|delay| (delay, view.key().clone()))

@@ -4,6 +4,8 @@ use super::hub::{Flags, Hub, HubGuard};
 use super::locked::Locked;
 use super::settings::{Limiter, Settings};
 use crate::coop;
+#[cfg(feature = "lock-free")]
+use crate::free::Free;
 use crate::key::KeyHash;
 use crate::machine::{Claimed, Machine, NEVER};
 use crate::observe::{Observer, RunCounters};
@@ -16,6 +18,17 @@ use ahash::RandomState;
 use crossbeam_utils::CachePadded;
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::panic::{RefUnwindSafe, UnwindSafe};
+
+/// The arm of a call on a lock-free queue.
+macro_rules! if_free {
+    ($shared:expr, $free:ident => $call:expr) => {
+        #[cfg(feature = "lock-free")]
+        if let Some($free) = $shared.free() {
+            return $call;
+        }
+    };
+}
+pub(super) use if_free;
 
 /// What all handles of one queue share.
 pub(crate) struct Shared<K> {
@@ -33,6 +46,10 @@ pub(crate) struct Shared<K> {
     pub(super) stamp: Option<fn() -> u64>,
     /// [`Flags`]: written under the hub's lock.
     flags: AtomicU8,
+    /// There is one shard and no other engine: what hot calls test.
+    pub(super) is_single: bool,
+    #[cfg(feature = "lock-free")]
+    free: Option<Box<Free<K>>>,
     pub(super) first: Locked<K>,
     /// The shards after the first: none, unless the user has asked for them.
     pub(super) others: Box<[Locked<K>]>,
@@ -62,6 +79,8 @@ impl<K: Hash + Eq> Shared<K> {
             (order.limit.is_some(), Flags::LIMITED),
         ];
         let flags = Flags(flags.into_iter().map(|(is_set, flag)| if is_set { flag.0 } else { 0 }).sum());
+        #[cfg(feature = "lock-free")]
+        let flags = if settings.lock_free { Flags(flags.0 | Flags::FREE.0) } else { flags };
         let measured = flags.has(Flags::MEASURED);
         if measured {
             clock.calibrate();
@@ -73,12 +92,12 @@ impl<K: Hash + Eq> Shared<K> {
         let stamp = (shards > 1).then_some(stamp);
         stamp.into_iter().for_each(|stamp| _ = stamp()); // the first call takes long
         let is_strict = order.strict || shards > 1; // the turn of the lower levels is the queue's
-        let new_shard = |index| {
+        let new_shard = |index, capacity: usize| {
             let queued = match order.group_of.is_some() {
                 true => AnyOrder::groups(order.limit, is_strict),
                 false => AnyOrder::new(is_strict),
             };
-            let mut machine = Machine::new(queued, settings.delayed_add, settings.capacity / shards);
+            let mut machine = Machine::new(queued, settings.delayed_add, capacity / shards);
             if measured {
                 machine.measure(clock.is_given()); // the same each time (P27)
             }
@@ -87,8 +106,22 @@ impl<K: Hash + Eq> Shared<K> {
             }
             Locked::new(index, if shards == 1 { Mutex::new(machine) } else { Mutex::one_of_many(machine) })
         };
+        #[cfg(feature = "lock-free")]
+        let free = settings.lock_free.then(|| {
+            let records = Machine::new(AnyOrder::new(false), settings.delayed_add, 0);
+            let clock = measured.then(|| settings.clock.clone());
+            Box::new(Free::new(records, settings.capacity, clock))
+        });
+        #[cfg(feature = "lock-free")]
+        let (is_single, capacity) = (shards == 1 && free.is_none(), if free.is_some() { 0 } else { settings.capacity });
+        #[cfg(not(feature = "lock-free"))]
+        let (is_single, capacity) = (shards == 1, settings.capacity);
+        let new_shard = |index| new_shard(index, capacity);
         Self {
             id: next_id(),
+            is_single,
+            #[cfg(feature = "lock-free")]
+            free,
             first: new_shard(0),
             others: (1..shards).map(new_shard).collect(),
             report_interval: interval.map_or(NEVER, nanos),
@@ -121,6 +154,13 @@ impl<K: Hash + Eq> Shared<K> {
 }
 
 impl<K> Shared<K> {
+    /// The lock-free engine, if the queue has it.
+    #[cfg(feature = "lock-free")]
+    #[inline(always)]
+    pub(super) fn free(&self) -> Option<&Free<K>> {
+        self.free.as_deref()
+    }
+
     /// The number of shards.
     #[inline]
     pub(crate) fn shards(&self) -> usize {
@@ -142,13 +182,13 @@ impl<K> Shared<K> {
     /// The shard that has the keys of this hash.
     #[inline]
     pub(super) fn shard_of(&self, hash: KeyHash) -> &Locked<K> {
-        if self.others.is_empty() { &self.first } else { self.at(hash.shard(self.shards())) }
+        if self.is_single { &self.first } else { self.at(hash.shard(self.shards())) }
     }
 
     /// The shard that has a key that the caller holds.
     #[inline]
     pub(super) fn home(&self, claimed: &Claimed<K>) -> &Locked<K> {
-        if self.others.is_empty() { &self.first } else { self.at(claimed.hash().shard(self.shards())) }
+        if self.is_single { &self.first } else { self.at(claimed.hash().shard(self.shards())) }
     }
 
     /// Whether a call has more to do after the lock: there is an observer, or the driver thread has to be started.
@@ -194,12 +234,14 @@ impl<K> Shared<K> {
     /// The number of queued keys that a getter may take.
     #[inline]
     pub(crate) fn ready(&self) -> usize {
+        if_free!(self, free => free.ready());
         self.first.len() + self.others.iter().map(Locked::len).sum::<usize>()
     }
 
     /// The number of queued keys.
     #[inline]
     pub(crate) fn len(&self) -> usize {
+        if_free!(self, free => free.len());
         if self.flags().has(Flags::LIMITED) { self.first.total() } else { self.ready() }
     }
 

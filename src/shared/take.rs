@@ -15,6 +15,12 @@ pub(crate) struct Taken<K> {
 }
 
 impl<K> Taken<K> {
+    /// A key of a lock-free queue.
+    #[cfg(feature = "lock-free")]
+    pub(super) fn of(claimed: Claimed<K>, waited: MaybeNanos) -> Self {
+        Self { claimed, waited }
+    }
+
     /// How long it was queued, if that is known.
     pub(crate) fn waited(&self) -> Option<Duration> {
         self.waited.duration()

@@ -13,6 +13,7 @@
 
 use super::Shared;
 use super::section::in_steps;
+use super::state::if_free;
 use crate::key::SlotId;
 use crate::machine::{Delay, Seen, Which};
 use crate::order::Group;
@@ -26,24 +27,38 @@ use std::hash::Hash;
 const STEP: usize = model_const(256, 2);
 
 /// A key that matches.
-struct Found<K> {
-    shard: usize,
-    seen: Seen,
-    group: Group,
-    key: K,
+pub(super) struct Found<'s, K> {
+    pub(super) shard: usize,
+    pub(super) seen: Seen,
+    /// In a lock-free queue: a claim on the node.
+    pub(super) claim: Hold<'s, K>,
+    pub(super) group: Group,
+    pub(super) key: K,
     /// Another one for its delay, if the key is not only delayed.
-    for_delay: Option<K>,
+    pub(super) for_delay: Option<K>,
     /// It is still queued or processing, and was not taken.
-    is_active: bool,
+    pub(super) is_active: bool,
+}
+
+#[cfg(feature = "lock-free")]
+pub(super) type Hold<'s, K> = Option<crate::free::Claim<'s, K>>;
+#[cfg(not(feature = "lock-free"))]
+pub(super) type Hold<'s, K> = Option<&'s K>;
+
+impl<K: Clone> Found<'_, K> {
+    pub(super) fn clone_for_delay(&mut self) {
+        let is_more = self.seen.is_queued() || self.seen.is_processing;
+        self.for_delay = (self.seen.is_delayed() && is_more).then(|| self.key.clone());
+    }
 }
 
 /// What was taken, and what was not.
-struct Taking<K> {
-    queued: Vec<Found<K>>,
+struct Taking<'s, K> {
+    queued: Vec<Found<'s, K>>,
     /// With the times until their delays expire, earliest first.
     delayed: Vec<DelayedKey<K>>,
     /// All others: the keys that are processing, and those that are no longer as they were seen.
-    left: Vec<Found<K>>,
+    left: Vec<Found<'s, K>>,
 }
 
 impl<K: Hash + Eq + Clone> Shared<K> {
@@ -77,6 +92,8 @@ impl<K: Hash + Eq + Clone> Shared<K> {
     ///
     /// If a clone panics, nothing was taken.
     pub(crate) fn take_all(&self, refused: impl FnOnce() -> Vec<(SlotId, K)>) -> Leftover<K> {
+        #[cfg(feature = "lock-free")]
+        self.free().into_iter().for_each(|free| self.free_settle(free));
         let taken = self.take_found(self.find_where(Which::All, &mut |_| true));
         let mut queued = self.in_order_of_hand_out(taken.queued);
         queued.shrink_to_fit();
@@ -97,7 +114,12 @@ impl<K: Hash + Eq + Clone> Shared<K> {
     }
 
     /// The keys that match, shard by shard. Those that are queued come first, by priority and then by age. Of delayed ones, their delays alone.
-    fn find_where(&self, which: Which, matches: &mut impl FnMut(&K) -> bool) -> Vec<Found<K>> {
+    fn find_where(&self, which: Which, matches: &mut impl FnMut(&K) -> bool) -> Vec<Found<'_, K>> {
+        if_free!(self, free => {
+            let mut found = self.free_find(free, which, matches);
+            Self::sort(&mut found);
+            found
+        });
         let mut found = Vec::new();
         for (shard, locked) in self.all().enumerate() {
             let start = found.len();
@@ -106,29 +128,35 @@ impl<K: Hash + Eq + Clone> Shared<K> {
                 let next = locked.lock().look(at, which, |view| {
                     let (seen, group, key) = (view.seen(), view.group().0, view.key().clone());
                     let seen = if which == Which::Delayed { seen.delay_alone() } else { seen };
-                    some.push(Found { shard, seen, group, key, for_delay: None, is_active: false });
+                    some.push(Found { shard, seen, claim: None, group, key, for_delay: None, is_active: false });
                 });
                 for mut one in some.into_iter().filter(|found| matches(&found.key)) {
-                    let is_more = one.seen.is_queued() || one.seen.is_processing;
-                    one.for_delay = (one.seen.is_delayed() && is_more).then(|| one.key.clone());
+                    one.clone_for_delay();
                     found.push(one);
                 }
                 next
             });
-            found[start..].sort_by_key(|found| match found.seen.is_queued() {
-                true => (false, Some(found.seen.by_age())),
-                false => (true, None),
-            });
+            Self::sort(&mut found[start..]);
         }
         found
     }
 
+    fn sort(found: &mut [Found<'_, K>]) {
+        found.sort_by_key(|found| match found.seen.is_queued() {
+            true => (false, Some(found.seen.by_age())),
+            false => (true, None),
+        });
+    }
+
     /// Takes the keys that were found out of the queue, if they are still there. A panic of foreign code is caught: the taken keys
     /// must reach the caller.
-    fn take_found(&self, found: Vec<Found<K>>) -> Taking<K> {
+    fn take_found<'s>(&'s self, found: Vec<Found<'s, K>>) -> Taking<'s, K> {
         let now = self.settings.clock.now();
         let (mut takes, mut removed) = (Vec::with_capacity(found.len()), Vec::new());
-        for step in found.chunk_by(|one, next| one.shard == next.shard).flat_map(|shard| shard.chunks(STEP)) {
+        #[cfg(feature = "lock-free")]
+        self.free().into_iter().for_each(|free| self.free_take_found(free, &found, &mut takes));
+        let by_shard = if takes.is_empty() { &found[..] } else { &[] };
+        for step in by_shard.chunk_by(|one, next| one.shard == next.shard).flat_map(|shard| shard.chunks(STEP)) {
             removed.reserve(step.len());
             let mut hand = None;
             let held = self.at(step[0].shard).lock();
@@ -162,13 +190,13 @@ impl<K: Hash + Eq + Clone> Shared<K> {
     }
 
     /// Drops keys that are not taken: a panic is counted.
-    fn drop_found(&self, found: Vec<Found<K>>) {
+    fn drop_found(&self, found: Vec<Found<'_, K>>) {
         self.note_caught(drop_each(found.into_iter().map(|found| found.key)));
     }
 
     /// The queued keys of all shards by priority and then by age. The keys of each shard are in this order already, and keep it. Over several
     /// shards the ages are those of [stamps](crate::order), so fewer than 64 keys of each other shard come before an older key (P18).
-    fn by_age(&self, mut queued: Vec<Found<K>>) -> Vec<Found<K>> {
+    fn by_age<'s>(&self, mut queued: Vec<Found<'s, K>>) -> Vec<Found<'s, K>> {
         if self.shards() > 1 {
             queued.sort_by_key(|found| found.seen.by_age()); // stable
         }
@@ -177,7 +205,7 @@ impl<K: Hash + Eq + Clone> Shared<K> {
 
     /// The keys in the order in which getters would have been handed them, but for turns of lower priorities: by priority, groups in
     /// turn, and then by age; with several shards, approximately.
-    fn in_order_of_hand_out(&self, queued: Vec<Found<K>>) -> Vec<K> {
+    fn in_order_of_hand_out(&self, queued: Vec<Found<'_, K>>) -> Vec<K> {
         let queued = self.by_age(queued);
         if !self.settings.order.has_groups() {
             return queued.into_iter().map(|found| found.key).collect();

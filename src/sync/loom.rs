@@ -5,10 +5,12 @@
 
 pub(crate) use loom::cell::UnsafeCell;
 pub(crate) use loom::sync::Arc;
+#[cfg(feature = "lock-free")]
+pub(crate) use loom::sync::atomic::AtomicPtr;
+pub(crate) use loom::sync::atomic::fence;
 pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
 pub(crate) use loom::sync::MutexGuard;
-pub(super) use loom::sync::atomic::fence;
 pub(super) use loom::sync::{Condvar, Mutex as ParkMutex, MutexGuard as ParkGuard};
 pub(crate) use loom::thread::{JoinHandle, current as current_thread};
 use std::cell::Cell;

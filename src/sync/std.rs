@@ -1,6 +1,10 @@
 //! The implementation for real use, with `std` and `crossbeam-utils`.
 
 pub(crate) use crossbeam_utils::sync::Unparker;
+#[cfg(feature = "lock-free")]
+pub(crate) use std::sync::atomic::AtomicPtr;
+#[cfg(any(feature = "lock-free", not(feature = "std-lock")))]
+pub(crate) use std::sync::atomic::fence;
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 pub(crate) use std::sync::{Arc, Weak};
 pub(crate) use std::thread::{JoinHandle, current as current_thread};
@@ -12,8 +16,6 @@ pub(crate) use super::std_lock::{Mutex, MutexGuard};
 use std::cell::Cell;
 #[cfg(not(feature = "std-lock"))]
 use std::sync::TryLockError;
-#[cfg(not(feature = "std-lock"))]
-pub(super) use std::sync::atomic::fence;
 #[cfg(not(feature = "std-lock"))]
 pub(super) use std::sync::{Condvar, Mutex as ParkMutex, MutexGuard as ParkGuard};
 use std::time::{Duration, Instant};

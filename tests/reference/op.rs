@@ -149,6 +149,21 @@ pub(crate) enum Span {
     Never,
 }
 
+impl Op {
+    /// The same step without priorities, which a lock-free queue does not have.
+    pub(crate) fn without_priorities(&self) -> Self {
+        let without = |how: &How| How { priority: None, ..how.clone() };
+        match self {
+            Self::AddWith(n, how) => Self::AddWith(*n, without(how)),
+            Self::Crowd(n, how) => Self::Crowd(*n, without(how)),
+            Self::Repeat(times, ops) => Self::Repeat(*times, ops.iter().map(Self::without_priorities).collect()),
+            Self::End(n, End::RequeueWith(how)) => Self::End(*n, End::RequeueWith(without(how))),
+            Self::Finish(n, Outcome::RequeueWith(how)) => Self::Finish(*n, Outcome::RequeueWith(without(how))),
+            other => other.clone(),
+        }
+    }
+}
+
 impl How {
     pub(crate) fn new() -> Self {
         Self { after: None, conflict: DelayConflict::EarliestWins, rate_limited: false, priority: None }

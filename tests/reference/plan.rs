@@ -30,6 +30,8 @@ pub(crate) struct Plan {
     pub(crate) min_interval: u64,
     /// The seed of the queue, which decides in which shards its keys are.
     pub(crate) seed: u8,
+    /// The lock-free engine: see [`with_engine`](Self::with_engine).
+    pub(crate) lock_free: bool,
     /// The run is the driver thread, and getters expire delays beside it. `None`: [`Driver::Manual`].
     pub(crate) inside: Option<Inside>,
 }
@@ -127,6 +129,7 @@ impl Plan {
             max_retries: None,
             min_interval: 0,
             seed: 0,
+            lock_free: false,
             inside: None,
         }
     }
@@ -157,7 +160,25 @@ impl Plan {
             max_retries: random.pick(&[None, Some(0), Some(1), Some(3)]),
             min_interval: random.pick(&[0, 0, 0, 15]),
             seed: if shards > 1 { random.byte() } else { 0 },
+            lock_free: false,
             inside: None,
+        }
+    }
+
+    /// With `REFERENCE_ENGINE=lock-free`, the same for the lock-free engine, without the settings that it refuses.
+    pub(crate) fn with_engine(&self) -> Self {
+        if !cfg!(feature = "lock-free") || std::env::var("REFERENCE_ENGINE").as_deref() != Ok("lock-free") {
+            return self.clone();
+        }
+        Self {
+            shards: 1,
+            groups: None,
+            weights: false,
+            limit: None,
+            strict: false,
+            policy: DelayedAdd::Independent,
+            lock_free: true,
+            ..self.clone()
         }
     }
 
@@ -187,6 +208,10 @@ impl Plan {
             .delayed_add(self.policy)
             .strict_priorities(self.strict)
             .measure(self.measure);
+        #[cfg(feature = "lock-free")]
+        if self.lock_free {
+            builder = builder.lock_free();
+        }
         if self.observed {
             builder = builder.observer(events.clone());
         }

@@ -31,6 +31,11 @@ mod workers;
 
 /// Runs the steps. Panics at the first difference.
 pub(crate) fn run(plan: &Plan, ops: &[Op]) {
+    let plan = &plan.with_engine();
+    let ops = match plan.lock_free {
+        true => &ops.iter().map(Op::without_priorities).collect::<Vec<_>>(),
+        false => ops,
+    };
     let before = alive();
     {
         let events = Events::default();

@@ -26,6 +26,7 @@ use super::Shared;
 use super::getters::BUSY;
 use super::hub::HubGuard;
 use super::locked::{Busy, Held, Locked};
+use super::state::if_free;
 use crate::machine::{BATCH, Expired, NEVER};
 use crate::sync::{Arc, Parker, model_const, now, park_briefly};
 use crate::time::nanos;
@@ -77,6 +78,10 @@ impl<K> Shared<K> {
 
     /// Adds some of the keys whose delays have expired: one critical section of a driver.
     fn expire_batch(&self, held: Held<'_, K>, now: u64) -> Expired {
+        if_free!(self, free => {
+            drop(held); // of the shard that is not used
+            self.free_expire_batch(free, now)
+        });
         let mode = self.mode();
         let mut section = self.section_in(held, mode);
         let turn = section.expire(now, BATCH);

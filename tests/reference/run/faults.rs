@@ -123,6 +123,7 @@ impl Run<'_> {
         // A loop tells of the end of a hand-out, and of delays that its next get expires.
         let is_either =
             plan.inside.is_some() && fault == Fault::Observer && matches!(op, Op::StartLoop | Op::PollLoop(_));
-        !(plan.limiter == Limiter::Composed && is_of_keys && asks || is_either)
+        let is_late = plan.lock_free && fault == Fault::Drop; // the drop of a key is in no call in particular
+        !(plan.limiter == Limiter::Composed && is_of_keys && asks || is_either || is_late)
     }
 }

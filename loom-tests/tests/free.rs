@@ -1,0 +1,272 @@
+//! The lock-free engine: its own steps. The models of the other files run on it, too: see `ci/lock-free.sh`. Loom does not see into the map and the
+//! segment queue, which plain ones replace here.
+
+use keyqueue::{Added, Driver, WorkQueue};
+use loom::sync::Arc;
+use loom::sync::atomic::AtomicUsize;
+use loom::sync::atomic::Ordering::Relaxed;
+use loom_tests::{check, ns, with};
+
+fn lock_free() -> WorkQueue<u64> {
+    WorkQueue::builder().lock_free().driver(Driver::Manual).build()
+}
+
+/// Takes all that is queued, one key at a time.
+fn take_all(queue: &WorkQueue<u64>) -> usize {
+    std::iter::from_fn(|| queue.try_get().ok().map(drop)).count()
+}
+
+/// An add meets the `done` of its key: the key is queued again, or the add is one of a new hand-out (P2, P3).
+#[test]
+fn add_meets_done() {
+    check(|| {
+        let queue = lock_free();
+        queue.add(1);
+        let item = queue.try_get().unwrap();
+        let adder = with(&queue, |queue| queue.add(1));
+        item.done();
+        let added = adder.join().unwrap();
+        assert!(matches!(added, Added::Deferred | Added::Queued), "{added:?}");
+        assert_eq!(take_all(&queue), 1);
+    });
+}
+
+/// An add meets the eviction of its vacated node (F11): it takes the node back, or makes a new one.
+#[test]
+fn add_meets_an_eviction() {
+    check(|| {
+        let queue = lock_free();
+        queue.add(1);
+        queue.try_get().unwrap().done(); // in the cache, which has one place here
+        queue.add(2);
+        let item = queue.try_get().unwrap();
+        let adder = with(&queue, |queue| queue.add(1));
+        item.done(); // takes the place
+        assert_eq!(adder.join().unwrap(), Added::Queued);
+        assert_eq!((take_all(&queue), queue.len()), (1, 0));
+        assert_eq!((queue.add(1), queue.add(2), take_all(&queue)), (Added::Queued, Added::Queued, 2));
+    });
+}
+
+/// Two adds of a new key, one of which inserts it: it is queued once (P1).
+#[test]
+fn two_adds_of_a_new_key() {
+    check(|| {
+        let queue = lock_free();
+        let adder = with(&queue, |queue| queue.add(1));
+        let added = [queue.add(1), adder.join().unwrap()];
+        assert_eq!(added.iter().filter(|added| **added == Added::Queued).count(), 1, "{added:?}");
+        assert_eq!((queue.len(), take_all(&queue)), (1, 1));
+    });
+}
+
+/// A get meets a `remove` and an add after it: the entry of the first add is live or dead (F2), and the key is handed out once.
+#[test]
+fn get_meets_remove_and_add() {
+    check(|| {
+        let queue = lock_free();
+        queue.add(1);
+        let other = with(&queue, |queue| (queue.remove(&1), queue.add(1)));
+        let got = queue.try_get().map(drop).is_ok();
+        let (removed, added) = other.join().unwrap();
+        let left = take_all(&queue);
+        let expected = match (removed, added) {
+            (true, Added::Queued) => 1,
+            (false, Added::Queued) => 2,   // it was handed out before
+            (false, Added::Deferred) => 2, // it was held
+            other => unreachable!("{other:?}"),
+        };
+        assert_eq!(usize::from(got) + left, expected);
+        assert_eq!((queue.len(), queue.processing_len()), (0, 0));
+    });
+}
+
+/// A push meets a getter that parks (F10).
+#[test]
+fn push_meets_a_getter_that_parks() {
+    check(|| {
+        let queue = lock_free();
+        let getter = with(&queue, |queue| *queue.get().unwrap());
+        queue.add(1);
+        assert_eq!(getter.join().unwrap(), 1);
+    });
+}
+
+/// The `done` of a dirty key meets a getter that parks.
+#[test]
+fn done_meets_a_getter_that_parks() {
+    check(|| {
+        let queue = lock_free();
+        queue.add(1);
+        let item = queue.try_get().unwrap();
+        queue.add(1);
+        let getter = with(&queue, |queue| *queue.get().unwrap());
+        item.done();
+        assert_eq!(getter.join().unwrap(), 1);
+    });
+}
+
+/// An add meets the shut-down and the getter that is told of it: the key is handed out, or refused (F9, P6).
+#[test]
+fn add_meets_the_shut_down() {
+    check(|| {
+        let queue = lock_free();
+        let adder = with(&queue, |queue| queue.add(1));
+        queue.shut_down();
+        let got = std::iter::from_fn(|| queue.get().map(drop)).count();
+        let added = adder.join().unwrap();
+        assert_eq!(got, usize::from(added == Added::Queued), "{added:?}");
+        assert_eq!(queue.len(), 0);
+    });
+}
+
+/// Two adds of one key meet the end of the queue: no add is coalesced into one that is refused.
+#[test]
+fn two_adds_meet_the_shut_down() {
+    check(|| {
+        let queue = lock_free();
+        let adder = with(&queue, |queue| queue.add(1));
+        let other = with(&queue, |queue| queue.add(1));
+        queue.shut_down();
+        let got = std::iter::from_fn(|| queue.get().map(drop)).count();
+        let added = [adder.join().unwrap(), other.join().unwrap()];
+        let accepted = added.iter().filter(|added| added.is_accepted()).count();
+        assert!(got <= accepted && (accepted == 0 || got > 0), "{got} of {added:?}");
+    });
+}
+
+/// An add of a held key meets a drain and the `done`: after the drain the key is not queued.
+#[test]
+fn add_of_a_held_key_meets_a_drain() {
+    check(|| {
+        let queue = lock_free();
+        queue.add(1);
+        let item = queue.try_get().unwrap();
+        let adder = with(&queue, |queue| queue.add(1));
+        let drainer = with(&queue, |queue| {
+            queue.shut_down_with_drain();
+            (queue.len(), queue.processing_len())
+        });
+        item.done();
+        let is_accepted = adder.join().unwrap().is_accepted();
+        assert_eq!(queue.try_get().map(drop).is_ok(), is_accepted);
+        assert_eq!(drainer.join().unwrap(), (0, 0));
+    });
+}
+
+/// Two drains mark one key (F5), and its `done` wakes both.
+#[test]
+fn two_drains_meet_done() {
+    check(|| {
+        let queue = lock_free();
+        queue.add(1);
+        let item = queue.try_get().unwrap();
+        let drainers = [(); 2].map(|()| with(&queue, |queue| queue.shut_down_with_drain()));
+        item.done();
+        drainers.into_iter().for_each(|drainer| drainer.join().unwrap());
+    });
+}
+
+/// An idle wait beside a holder that adds another key before it is done: the wait sees the end of both.
+#[test]
+fn idle_wait_meets_a_chain() {
+    check(|| {
+        let queue = lock_free();
+        let finished = Arc::new(AtomicUsize::new(0));
+        queue.add(1);
+        let worker = with(&queue, {
+            let finished = Arc::clone(&finished);
+            move |queue| {
+                let first = queue.try_get().unwrap();
+                queue.add(2);
+                first.done();
+                let second = queue.try_get().unwrap();
+                finished.store(1, Relaxed);
+                second.done();
+            }
+        });
+        queue.wait_idle();
+        assert_eq!(finished.load(Relaxed), 1, "idle between the two keys");
+        worker.join().unwrap();
+    });
+}
+
+/// An idle wait beside a holder that delays its key, and a `cancel`: the key is active, delayed, or gone.
+#[test]
+fn idle_wait_meets_a_delay() {
+    check(|| {
+        let queue = lock_free();
+        queue.add(1);
+        let cancelled = Arc::new(AtomicUsize::new(0));
+        let worker = with(&queue, {
+            let cancelled = Arc::clone(&cancelled);
+            move |queue| {
+                queue.try_get().unwrap().requeue_after(ns(u64::MAX));
+                cancelled.store(1, Relaxed);
+                assert!(queue.cancel(&1));
+            }
+        });
+        queue.wait_idle();
+        assert_eq!(cancelled.load(Relaxed), 1, "idle while the key was delayed");
+        worker.join().unwrap();
+    });
+}
+
+/// A `succeed` reads that the records do not know the key, and a caller delays it meanwhile: the delay stays (P29).
+#[test]
+fn succeed_meets_a_delay() {
+    check(|| {
+        let queue = lock_free();
+        queue.add(1);
+        let item = queue.try_get().unwrap();
+        let caller = with(&queue, |queue| queue.add_after(1, ns(10)));
+        item.succeed();
+        assert_eq!(caller.join().unwrap(), Added::Delayed);
+        assert_eq!((queue.delayed_len(), queue.len(), queue.processing_len()), (1, 0, 0));
+        assert_eq!((queue.take_delayed().len(), take_all(&queue)), (1, 0));
+    });
+}
+
+/// A `done` meets the expiry of its key: the key is handed out again, once.
+#[test]
+fn done_meets_an_expiry() {
+    check(|| {
+        let (clock, time) = keyqueue::Clock::mock();
+        let queue = WorkQueue::builder().lock_free().clock(clock).driver(Driver::Manual).build();
+        queue.add(1);
+        queue.add_after(1, ns(1));
+        time.advance(ns(1));
+        let item = queue.try_get().unwrap();
+        let turn = with(&queue, |queue| queue.turn());
+        item.done();
+        assert_eq!(turn.join().unwrap(), 1);
+        assert_eq!((take_all(&queue), queue.delayed_len()), (1, 0));
+    });
+}
+
+/// A getter meets a sweep (F8): the live key is handed out, and behind a sweep that is on its way a getter does not sleep.
+#[test]
+fn a_getter_meets_a_sweep() {
+    check(|| {
+        let queue = lock_free();
+        (1..=3).for_each(|key| _ = queue.add(key));
+        let getter = with(&queue, |queue| *queue.get().unwrap());
+        // Two dead entries are enough for a sweep here.
+        assert!(queue.remove(&2) && queue.remove(&3));
+        assert_eq!((getter.join().unwrap(), queue.len(), take_all(&queue)), (1, 0, 0));
+    });
+}
+
+/// A task that waits until its key is dirty meets the add.
+#[test]
+fn until_dirty_meets_an_add() {
+    check(|| {
+        let queue = lock_free();
+        queue.add(1);
+        let item = queue.try_get().unwrap();
+        let adder = with(&queue, |queue| queue.add(1));
+        loom::future::block_on(item.until_dirty());
+        assert_eq!(adder.join().unwrap(), Added::Deferred);
+        item.done();
+    });
+}

@@ -1,0 +1,361 @@
+//! The parts of a lock-free queue that other crates have: the segment queue of `crossbeam-queue`, and the map of `papaya`. Loom does not see
+//! into them, so in the models plain ones under a lock take their places.
+
+use super::Hashed;
+use crate::key::{Bits, KeyHash, NodeRef};
+use equivalent::Equivalent;
+
+#[cfg(not(loom))]
+pub(super) use self::real::{Map, SegQueue};
+#[cfg(loom)]
+pub(super) use self::stand_in::{Map, SegQueue};
+
+#[cfg(not(loom))]
+mod real {
+    use super::*;
+    use crate::panics::contained;
+    use papaya::{HashMap, LocalGuard};
+    use std::any::Any;
+    use std::cell::RefCell;
+    use std::hash::{BuildHasher, Hash, Hasher};
+    use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+    pub(in crate::free) use crossbeam_queue::SegQueue;
+
+    /// The nodes of the keys. Removed nodes are freed when no guard is left that was there before.
+    pub(in crate::free) struct Map<K> {
+        is_measured: bool,
+        nodes: HashMap<KeyOf<K>, Owner<K>, Spread>,
+        // Made where `K` is known to be `Eq`, which the end of a hand-out is not told.
+        remove: fn(&Self, NodeRef<K>),
+        each: fn(&Self, &mut dyn FnMut(NodeRef<K>)),
+    }
+
+    /// The key of the map: that of the node.
+    struct KeyOf<K>(NodeRef<K>);
+
+    impl<K> Hash for KeyOf<K> {
+        #[inline]
+        fn hash<H: Hasher>(&self, state: &mut H) {
+            state.write_u32(self.0.hash().0);
+        }
+    }
+
+    thread_local!(static EQ_PANIC: RefCell<Option<Box<dyn Any + Send>>> = const { RefCell::new(None) });
+
+    // The map compares two nodes as it inserts one. If `Eq` panics there, they count as equal, so that nothing is inserted, and `add` passes
+    // the panic on. (A map that is left by a panic loses the new node.)
+    impl<K: Eq> PartialEq for KeyOf<K> {
+        fn eq(&self, other: &Self) -> bool {
+            self.0 == other.0
+                || self.0.hash() == other.0.hash()
+                    && catch_unwind(AssertUnwindSafe(|| self.0.key() == other.0.key())).unwrap_or_else(|panic| {
+                        EQ_PANIC.set(Some(panic));
+                        true
+                    })
+        }
+    }
+
+    impl<K: Eq> Eq for KeyOf<K> {}
+
+    /// The value of the map. Its drop frees the node: it runs when the map drops what was removed, or with the whole queue.
+    struct Owner<K>(NodeRef<K>);
+
+    impl<K> Drop for Owner<K> {
+        fn drop(&mut self) {
+            // A panic of the key's drop must not pass through the map.
+            contained(|| {
+                // SAFETY: the node was GONE and has left the map, so no other reference is left when the last guard is (F1); or the whole
+                // queue is dropped, or the node was not inserted (F6).
+                drop(unsafe { self.0.free() });
+            });
+        }
+    }
+
+    /// What a key is looked up by.
+    struct Query<'q, Q: ?Sized>(Hashed<'q, Q>);
+
+    impl<Q: ?Sized> Hash for Query<'_, Q> {
+        #[inline]
+        fn hash<H: Hasher>(&self, state: &mut H) {
+            state.write_u32(self.0.hash.0);
+        }
+    }
+
+    impl<K, Q: Equivalent<K> + ?Sized> Equivalent<KeyOf<K>> for Query<'_, Q> {
+        #[inline]
+        fn equivalent(&self, other: &KeyOf<K>) -> bool {
+            self.0.hash == other.0.hash() && self.0.key.equivalent(other.0.key())
+        }
+    }
+
+    /// The node itself.
+    struct This<K>(NodeRef<K>);
+
+    impl<K> Hash for This<K> {
+        fn hash<H: Hasher>(&self, state: &mut H) {
+            state.write_u32(self.0.hash().0);
+        }
+    }
+
+    impl<K> Equivalent<KeyOf<K>> for This<K> {
+        fn equivalent(&self, other: &KeyOf<K>) -> bool {
+            self.0 == other.0
+        }
+    }
+
+    /// The keys are hashed before, once for each call. This spreads the bits.
+    #[derive(Clone, Default)]
+    pub(in crate::free) struct Spread(u64);
+
+    impl BuildHasher for Spread {
+        type Hasher = Self;
+
+        #[inline]
+        fn build_hasher(&self) -> Self {
+            Self(0)
+        }
+    }
+
+    impl Hasher for Spread {
+        #[inline]
+        fn write_u32(&mut self, hash: u32) {
+            self.0 = u64::from(hash).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        }
+
+        fn write(&mut self, _: &[u8]) {
+            unreachable!("a hash is one number");
+        }
+
+        #[inline]
+        fn finish(&self) -> u64 {
+            self.0
+        }
+    }
+
+    impl<K: Eq> Map<K> {
+        pub(in crate::free) fn new(capacity: usize, is_measured: bool) -> Self {
+            Self {
+                is_measured,
+                nodes: HashMap::with_capacity_and_hasher(capacity, Spread::default()),
+                remove: |map, node| {
+                    // First: it leaves the map only if it is there.
+                    _ = map.nodes.remove(&This(node), &map.nodes.guard());
+                },
+                each: |map, each| map.nodes.iter(&map.nodes.guard()).for_each(|(_, owner)| each(owner.0)),
+            }
+        }
+
+        #[inline]
+        pub(in crate::free) fn add<R>(
+            &self,
+            key: K,
+            hash: KeyHash,
+            bits: Bits,
+            mut known: impl FnMut(NodeRef<K>) -> Option<R>,
+        ) -> Result<R, NodeRef<K>> {
+            let guard = self.nodes.guard();
+            while let Some(owner) = self.nodes.get(&Query(Hashed { key: &key, hash }), &guard) {
+                if let Some(answer) = known(owner.0) {
+                    return Ok(answer);
+                }
+                self.remove_gone(owner.0);
+            }
+            self.insert(NodeRef::new(key, hash, bits, self.is_measured), &guard, &mut known)
+        }
+
+        /// Inserts a new node, unless another thread is first.
+        #[inline(never)]
+        fn insert<R>(
+            &self,
+            node: NodeRef<K>,
+            guard: &LocalGuard<'_>,
+            known: &mut dyn FnMut(NodeRef<K>) -> Option<R>,
+        ) -> Result<R, NodeRef<K>> {
+            let mut owner = Owner(node);
+            loop {
+                match self.nodes.try_insert(KeyOf(node), owner, guard) {
+                    Ok(_) => return Err(node),
+                    Err(taken) => {
+                        if let Some(panic) = EQ_PANIC.take() {
+                            drop(taken.not_inserted);
+                            resume_unwind(panic);
+                        }
+                        if let Some(answer) = known(taken.current.0) {
+                            return Ok(answer); // and drops the key that was not inserted
+                        }
+                        self.remove_gone(taken.current.0);
+                        owner = taken.not_inserted;
+                    }
+                }
+            }
+        }
+
+        #[inline]
+        pub(in crate::free) fn with<Q, R>(&self, key: Hashed<'_, Q>, f: impl FnOnce(NodeRef<K>) -> R) -> Option<R>
+        where
+            Q: Equivalent<K> + ?Sized,
+        {
+            let guard = self.nodes.guard();
+            self.nodes.get(&Query(key), &guard).map(|owner| f(owner.0))
+        }
+    }
+
+    impl<K> Map<K> {
+        /// Removes a node that is GONE, unless that was done.
+        fn remove_gone(&self, node: NodeRef<K>) {
+            (self.remove)(self, node);
+        }
+
+        pub(in crate::free) fn retire(&self, node: NodeRef<K>, go: impl FnOnce() -> bool) -> bool {
+            let _guard = self.nodes.guard(); // first: once the node is GONE, another thread may remove it
+            let is_gone = go();
+            if is_gone {
+                self.remove_gone(node);
+            }
+            is_gone
+        }
+
+        pub(in crate::free) fn each(&self, mut each: impl FnMut(NodeRef<K>)) {
+            (self.each)(self, &mut each);
+        }
+    }
+}
+
+#[cfg(loom)]
+mod stand_in {
+    use super::*;
+    use crate::sync::{AtomicUsize, Mutex, Ordering};
+
+    /// The number of pushes in a model.
+    const PUSHES: usize = 16;
+
+    /// As weak as the real one: who pops may read an old number of pushes, unless a fence or another thread's step orders it.
+    pub(in crate::free) struct SegQueue<T> {
+        places: [Mutex<Option<T>>; PUSHES],
+        pushed: AtomicUsize,
+        popped: AtomicUsize,
+    }
+
+    impl<T> SegQueue<T> {
+        pub(in crate::free) fn new() -> Self {
+            let places = std::array::from_fn(|_| Mutex::new(None));
+            Self { places, pushed: AtomicUsize::new(0), popped: AtomicUsize::new(0) }
+        }
+
+        pub(in crate::free) fn push(&self, entry: T) {
+            let at = self.pushed.fetch_add(1, Ordering::AcqRel);
+            *self.places[at].lock() = Some(entry);
+        }
+
+        pub(in crate::free) fn pop(&self) -> Option<T> {
+            let mut at = self.popped.load(Ordering::Acquire);
+            loop {
+                if at >= self.pushed.load(Ordering::Acquire) {
+                    return None;
+                }
+                match self.popped.compare_exchange(at, at + 1, Ordering::AcqRel, Ordering::Acquire) {
+                    Ok(_) => break,
+                    Err(now) => at = now,
+                }
+            }
+            loop {
+                if let Some(entry) = self.places[at].lock().take() {
+                    return Some(entry);
+                }
+                loom::thread::yield_now();
+            }
+        }
+
+        pub(in crate::free) fn len(&self) -> usize {
+            let popped = self.popped.load(Ordering::Acquire);
+            self.pushed.load(Ordering::Acquire) - popped
+        }
+
+        pub(in crate::free) fn is_empty(&self) -> bool {
+            self.len() == 0
+        }
+    }
+
+    /// Its lock does not last while a node is used. Nodes that are removed are freed with the map.
+    pub(in crate::free) struct Map<K> {
+        is_measured: bool,
+        nodes: Mutex<Vec<NodeRef<K>>>,
+        removed: Mutex<Vec<NodeRef<K>>>,
+    }
+
+    impl<K: Eq> Map<K> {
+        pub(in crate::free) fn new(_: usize, is_measured: bool) -> Self {
+            Self { is_measured, nodes: Mutex::new(Vec::new()), removed: Mutex::new(Vec::new()) }
+        }
+
+        pub(in crate::free) fn add<R>(
+            &self,
+            key: K,
+            hash: KeyHash,
+            bits: Bits,
+            mut known: impl FnMut(NodeRef<K>) -> Option<R>,
+        ) -> Result<R, NodeRef<K>> {
+            let mut key = Some(key);
+            loop {
+                let found = {
+                    let mut nodes = self.nodes.lock();
+                    let found = nodes.iter().copied().find(|node| Some(node.key()) == key.as_ref());
+                    if found.is_none() {
+                        let node = NodeRef::new(key.take().expect("not inserted yet"), hash, bits, self.is_measured);
+                        nodes.push(node);
+                        return Err(node);
+                    }
+                    found.expect("asked above")
+                };
+                if let Some(answer) = known(found) {
+                    return Ok(answer);
+                }
+                self.remove_gone(found);
+            }
+        }
+
+        pub(in crate::free) fn with<Q, R>(&self, key: Hashed<'_, Q>, f: impl FnOnce(NodeRef<K>) -> R) -> Option<R>
+        where
+            Q: Equivalent<K> + ?Sized,
+        {
+            let is_it = |node: &NodeRef<K>| key.hash == node.hash() && key.key.equivalent(node.key());
+            let found = self.nodes.lock().iter().copied().find(is_it);
+            found.map(f)
+        }
+    }
+
+    impl<K> Map<K> {
+        fn remove_gone(&self, node: NodeRef<K>) {
+            let mut nodes = self.nodes.lock();
+            if let Some(at) = nodes.iter().position(|other| *other == node) {
+                nodes.remove(at);
+                self.removed.lock().push(node);
+            }
+        }
+
+        pub(in crate::free) fn retire(&self, node: NodeRef<K>, go: impl FnOnce() -> bool) -> bool {
+            let is_gone = go();
+            if is_gone {
+                self.remove_gone(node);
+            }
+            is_gone
+        }
+
+        pub(in crate::free) fn each(&self, mut each: impl FnMut(NodeRef<K>)) {
+            let nodes = self.nodes.lock().clone();
+            nodes.into_iter().for_each(&mut each);
+        }
+    }
+
+    impl<K> Drop for Map<K> {
+        fn drop(&mut self) {
+            for nodes in [&mut self.nodes, &mut self.removed] {
+                for node in nodes.get_mut().drain(..) {
+                    // SAFETY: the whole queue is dropped (F6).
+                    drop(unsafe { node.free() });
+                }
+            }
+        }
+    }
+}

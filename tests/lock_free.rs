@@ -1,0 +1,283 @@
+//! The lock-free engine where it differs from the other one: what a builder refuses, dead entries, vacated nodes; and threads at full speed. All
+//! else is shown by the tests of the other engine, on this one: see `ci/lock-free.sh`.
+#![cfg(feature = "lock-free")]
+
+use keyqueue::{AddOptions, Added, Clock, DelayedAdd, Driver, Priority, WorkQueue, WorkQueueBuilder};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::thread;
+use std::time::Duration;
+
+fn lock_free() -> WorkQueueBuilder<u64> {
+    WorkQueue::builder().lock_free()
+}
+
+/// What needs the machine under its lock is refused, and the error says why.
+#[test]
+fn what_it_cannot_do_is_refused() {
+    let refused = [
+        (lock_free().shards(2), "shards is 2: "),
+        (lock_free().fair_by(|key| *key), "fair_by is a function: "),
+        (lock_free().strict_priorities(true), "strict_priorities is true: "),
+        (lock_free().delayed_add(DelayedAdd::Strict), "delayed_add is Strict: "),
+        (lock_free().delayed_add(DelayedAdd::Promote), "delayed_add is Promote: "),
+        (lock_free().fair_by(|key| *key).max_processing_per_group(1), "fair_by is a function: "),
+    ];
+    for (builder, begin) in refused {
+        let error = builder.try_build().unwrap_err().to_string();
+        assert!(error.starts_with(begin) && error.contains("lock-free"), "{error}");
+    }
+    assert!(lock_free().shards(1).measure(true).delayed_add(DelayedAdd::Independent).try_build().is_ok());
+}
+
+/// A priority is refused before anything is changed; a key that its holder puts back with one is done.
+#[test]
+#[cfg(not(keyqueue_lock_free))]
+fn a_priority_panics() {
+    let queue = lock_free().build();
+    let high = AddOptions::new().priority(Priority::HIGH);
+    assert!(catch_unwind(AssertUnwindSafe(|| queue.add_with(1, high))).is_err());
+    assert!(catch_unwind(AssertUnwindSafe(|| queue.add_with(1, high.after(Duration::from_secs(1))))).is_err());
+    assert_eq!((queue.len(), queue.delayed_len()), (0, 0));
+    queue.add(2);
+    let item = queue.get().unwrap();
+    assert!(catch_unwind(AssertUnwindSafe(|| item.requeue_with(high))).is_err());
+    assert_eq!((queue.len(), queue.processing_len()), (0, 0));
+    assert_eq!(queue.add_with(2, AddOptions::new().priority(Priority::NORMAL)), Added::Queued);
+}
+
+/// Many keys are queued, every second one is removed, and the others are handed out in their order, by a queue that has swept meanwhile.
+#[test]
+fn a_sweep_keeps_the_order() {
+    let queue = lock_free().build();
+    let mut expected = Vec::new();
+    for round in 0..20_u64 {
+        let keys = round * 10_000..(round + 1) * 10_000;
+        keys.clone().for_each(|key| _ = queue.add(key));
+        keys.clone().filter(|key| key % 5 != 3).for_each(|key| assert!(queue.remove(&key)));
+        expected.extend(keys.filter(|key| key % 5 == 3));
+        assert_eq!(queue.len(), expected.len());
+        for key in expected.drain(..500) {
+            assert_eq!(*queue.get().unwrap(), key);
+        }
+    }
+    let taken = queue.take_where(|key| key % 2 == 0).queued;
+    assert!(taken.iter().eq(expected.iter().filter(|key| *key % 2 == 0)));
+    for key in expected.into_iter().filter(|key| key % 2 == 1) {
+        assert_eq!(*queue.get().unwrap(), key);
+    }
+}
+
+/// A key that counts those that are alive.
+#[derive(PartialEq, Eq, Hash)]
+struct Counted(u64);
+
+static ALIVE: AtomicUsize = AtomicUsize::new(0);
+
+impl Counted {
+    fn new(n: u64) -> Self {
+        ALIVE.fetch_add(1, Relaxed);
+        Self(n)
+    }
+}
+
+impl Clone for Counted {
+    fn clone(&self) -> Self {
+        Self::new(self.0)
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        ALIVE.fetch_sub(1, Relaxed);
+    }
+}
+
+/// Keys that are done are kept in the cache and by the map for a while: some thousand, and none after `shrink_to_fit` and other calls.
+#[test]
+fn vacated_nodes_are_bounded() {
+    let queue = WorkQueue::builder().lock_free().build();
+    for n in 0..100_000 {
+        queue.add(Counted::new(n));
+        queue.get().unwrap().done();
+        assert!(ALIVE.load(Relaxed) < 3000, "{} keys after {n}", ALIVE.load(Relaxed));
+    }
+    queue.shrink_to_fit();
+    // What was removed is freed in batches.
+    assert!(ALIVE.load(Relaxed) < 1500, "{} keys", ALIVE.load(Relaxed));
+    drop(queue);
+    assert_eq!(ALIVE.load(Relaxed), 0);
+}
+
+/// Each adder counts its adds of a key before the call, and a holder reads the count. So the last hand-out of each key has seen its last
+/// accepted add (P2), and no key has two holders (P1).
+#[test]
+fn no_add_is_lost() {
+    const KEYS: u64 = 23;
+    let adds = if cfg!(debug_assertions) { 20_000 } else { 200_000 };
+    for removes in [false, true] {
+        let queue = lock_free().build();
+        let numbers = || (0..KEYS).map(|_| AtomicU64::new(0)).collect::<Vec<_>>(); // beside the queue: Relaxed
+        let [added, seen, holders] = [numbers(), numbers(), numbers()];
+        thread::scope(|scope| {
+            let (queue, added, seen, holders) = (&queue, &added, &seen, &holders);
+            for getter in 0..3 {
+                scope.spawn(move || {
+                    let mut random = fastrand::Rng::with_seed(getter);
+                    while let Some(item) = queue.get() {
+                        let key = *item as usize;
+                        assert_eq!(holders[key].fetch_add(1, Relaxed), 0, "two holders");
+                        seen[key].fetch_max(added[key].load(Relaxed), Relaxed);
+                        if random.u8(..) < 8 {
+                            thread::yield_now();
+                        }
+                        holders[key].fetch_sub(1, Relaxed);
+                        match random.u8(0..64) {
+                            0 => _ = item.retry(),
+                            1 => _ = item.requeue_after(Duration::from_nanos(1)),
+                            2 => item.cool_down(Duration::from_micros(3)),
+                            3..32 => item.succeed(),
+                            _ => item.done(),
+                        }
+                    }
+                });
+            }
+            let adders = [0, 1, 2].map(|adder| {
+                scope.spawn(move || {
+                    let mut random = fastrand::Rng::with_seed(100 + adder);
+                    for _ in 0..adds {
+                        // Each adder has its keys, so the last of its adds is the last of the key.
+                        let key = random.u64(0..KEYS / 3) * 3 + adder;
+                        added[key as usize].fetch_add(1, Relaxed);
+                        let accepted = match random.u8(..) {
+                            0..10 => queue.add_after(key, Duration::from_nanos(1)),
+                            _ => queue.add(key),
+                        };
+                        assert_ne!(accepted, Added::Rejected);
+                        if removes && random.u8(..) < 20 {
+                            queue.remove(&random.u64(0..KEYS));
+                            queue.add(key);
+                        }
+                        if random.u8(..) == 0 {
+                            _ = (queue.len(), queue.stats(), queue.inspect().processing_keys(), queue.take_delayed());
+                            queue.add(key);
+                        }
+                    }
+                })
+            });
+            adders.into_iter().for_each(|adder| adder.join().unwrap());
+            queue.wait_idle();
+            queue.shut_down_with_drain();
+        });
+        for key in (0..KEYS as usize).filter(|_| !removes) {
+            assert_eq!(seen[key].load(Relaxed), added[key].load(Relaxed), "the last add of {key} was not served");
+        }
+        let stats = queue.stats();
+        assert_eq!((stats.len, stats.processing, stats.delayed), (0, 0, 0));
+        assert_eq!(stats.adds(), stats.handed_out + stats.taken);
+    }
+}
+
+/// New keys of several adders: those of each come in the order of its adds.
+#[test]
+fn keys_of_one_adder_come_in_order() {
+    const EACH: u64 = 30_000;
+    let queue = lock_free().build();
+    thread::scope(|scope| {
+        for adder in 0..3 {
+            let queue = &queue;
+            scope.spawn(move || (0..EACH).for_each(|n| assert_eq!(queue.add(adder << 32 | n), Added::Queued)));
+        }
+        let mut next = [0; 3];
+        for _ in 0..3 * EACH {
+            let item = queue.get().unwrap();
+            let (adder, n) = ((*item >> 32) as usize, u64::from(*item as u32));
+            assert_eq!(next[adder], n);
+            next[adder] += 1;
+        }
+    });
+}
+
+/// Adds beside a shut-down: each that was accepted is handed out before the last getter is told that the queue is over (P6).
+#[test]
+fn adds_beside_a_shut_down_are_handed_out_or_refused() {
+    for round in 0..200 {
+        let queue = lock_free().build();
+        let (accepted, got, go) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
+        thread::scope(|scope| {
+            let (queue, accepted, got, go) = (&queue, &accepted, &got, &go);
+            for adder in 0..2 {
+                scope.spawn(move || {
+                    while !go.load(Relaxed) {
+                        thread::yield_now();
+                    }
+                    for n in 0.. {
+                        match queue.add(adder << 32 | n) {
+                            Added::Queued => _ = accepted.fetch_add(1, Relaxed),
+                            _ => break,
+                        }
+                    }
+                });
+            }
+            for _ in 0..2 {
+                scope.spawn(move || {
+                    while let Some(_item) = queue.get() {
+                        got.fetch_add(1, Relaxed);
+                    }
+                });
+            }
+            go.store(true, Relaxed);
+            (0..round * 20).for_each(|_| std::hint::spin_loop());
+            if round % 2 == 0 { queue.shut_down_with_drain() } else { queue.shut_down() }
+        });
+        assert_eq!(accepted.into_inner(), got.into_inner(), "round {round}");
+    }
+}
+
+/// An idle wait beside a chain of keys, each of which is added by the holder of the one before.
+#[test]
+fn an_idle_wait_sees_the_end_of_a_chain() {
+    let queue = lock_free().build();
+    let last = AtomicU64::new(0);
+    thread::scope(|scope| {
+        let (queue, last) = (&queue, &last);
+        for _ in 0..2 {
+            scope.spawn(move || {
+                while let Some(item) = queue.get() {
+                    let key = *item;
+                    if key % 100 > 0 {
+                        queue.add(key - 1);
+                    } else {
+                        last.store(key / 100, Relaxed);
+                    }
+                }
+            });
+        }
+        for round in 1..200 {
+            queue.add(round * 100 + 99);
+            queue.wait_idle();
+            assert_eq!(last.load(Relaxed), round, "idle while a chain was on its way");
+        }
+        queue.shut_down();
+    });
+}
+
+/// An idle wait for a delay parks: it does not look again and again.
+#[test]
+fn idle_waits_for_a_delay_sleep() {
+    let (clock, time) = Clock::mock();
+    let queue = lock_free().clock(clock).driver(Driver::Manual).build();
+    queue.add_after(1, Duration::from_secs(1));
+    thread::scope(|scope| {
+        let waits = [(); 2].map(|()| scope.spawn(|| queue.wait_idle()));
+        while queue.stats().drainers < 2 {
+            thread::yield_now();
+        }
+        thread::sleep(Duration::from_millis(20));
+        assert_eq!(queue.stats().drainers, 2, "both are on the list");
+        time.advance(Duration::from_secs(1));
+        queue.turn();
+        queue.get().unwrap().done();
+        waits.into_iter().for_each(|wait| wait.join().unwrap());
+    });
+}
