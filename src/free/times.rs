@@ -106,7 +106,7 @@ impl<K> Free<K> {
     /// The ages of the keys, by a walk over all of them. `None`: the queue does not measure.
     pub(crate) fn ages(&self, now: u64) -> Option<Ages> {
         self.times.as_ref()?;
-        let mut ages = Ages::default();
+        let (mut ages, mut first) = (Ages::default(), None);
         self.map.each(|node| {
             let (bits, times) = (node.word().load(), node.times().expect("the queue measures"));
             if bits.is_processing() {
@@ -114,9 +114,11 @@ impl<K> Free<K> {
                 ages.unfinished_work = ages.unfinished_work.saturating_add(age);
                 ages.longest_running = ages.longest_running.max(Some(age));
             } else if let Some(at) = times.queued_at().filter(|_| bits.is_dirty()) {
-                ages.oldest_queued = ages.oldest_queued.max(Some(now.saturating_sub(at)));
+                // The first of the line: a key that came back after its run became dirty before some of those that are before it.
+                first = first.into_iter().chain([(node.order(), at)]).min();
             }
         });
+        ages.oldest_queued = first.map(|(_, at)| now.saturating_sub(at));
         Some(ages)
     }
 }
