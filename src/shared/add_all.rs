@@ -95,10 +95,9 @@ impl<K: Hash + Eq> Adding<'_, K> {
     /// lock.
     fn may_stage(&self) -> bool {
         let shared = self.shared;
-        size_of::<K>() <= LARGEST
-            && shared.ready() >= MANY
-            && !shared.is_observed()
-            && !shared.settings.order.has_groups()
+        let has_locks = shared.is_single || shared.shards() > 1;
+        let is_plain = !shared.is_observed() && !shared.settings.order.has_groups();
+        size_of::<K>() <= LARGEST && has_locks && is_plain && shared.ready() >= MANY
     }
 
     /// Adds all keys. A function of its own, so that the loop of a small queue keeps its iterator in registers.
