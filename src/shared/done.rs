@@ -16,7 +16,7 @@ impl<K> Shared<K> {
     /// `done`.
     #[inline]
     pub(crate) fn done(&self, claimed: Claimed<K>) {
-        if self.is_single { self.done_in_first(claimed) } else { self.done_in_one_of_many(claimed) }
+        if self.is_single() { self.done_in_first(claimed) } else { self.done_in_one_of_many(claimed) }
     }
 
     // `inline(never)`, here and below: else `Item::done` and others have a copy each. And each keeps in registers what it needs alone.
@@ -47,7 +47,7 @@ impl<K> Shared<K> {
 
     #[inline(always)]
     fn end_anywhere(&self, claimed: Claimed<K>, end: End) {
-        if !self.is_single {
+        if !self.is_single() {
             if_free!(self, free => self.free_end(free, claimed, end));
         }
         self.end_in(self.home(&claimed), claimed, end, self.stamp);
