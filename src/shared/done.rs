@@ -47,10 +47,13 @@ impl<K> Shared<K> {
 
     #[inline(always)]
     fn end_anywhere(&self, claimed: Claimed<K>, end: End) {
-        if !self.is_single() {
+        let home = if self.is_single() {
+            &self.first
+        } else {
             if_free!(self, free => self.free_end(free, claimed, end));
-        }
-        self.end_in(self.home(&claimed), claimed, end, self.stamp);
+            self.at(claimed.hash().shard(self.shards()))
+        };
+        self.end_in(home, claimed, end, self.stamp);
     }
 
     #[inline(always)]
