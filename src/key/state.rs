@@ -76,18 +76,21 @@ pub(super) fn on_get(before: u8) -> u8 {
     before ^ (DIRTY | PROCESSING)
 }
 
-/// `done`, by the holder. With `Hold`, the key is then [taken back](take_back).
+/// `done`, by the holder. `write` gets the bits that are left, and of two the later ones count.
 #[inline(always)]
-pub(super) fn on_done(before: u8) -> (u8, OnDone) {
+pub(super) fn on_done(before: u8, mut write: impl FnMut(u8)) -> OnDone {
     debug_assert_ne!(before & PROCESSING, 0, "I2: done belongs to the holder");
     let left = before & !(PROCESSING | UNWINDING | AWAITED);
-    let what = match left {
+    write(left);
+    match left {
         0 => OnDone::Remove,
         _ if left & (DIRTY | RESTING) == DIRTY => OnDone::Push,
-        _ if left & DIRTY != 0 => OnDone::Hold,
+        _ if left & DIRTY != 0 => {
+            write(left & !DIRTY);
+            OnDone::Hold
+        }
         _ => OnDone::Keep,
-    };
-    (left, what)
+    }
 }
 
 /// The key is not to be handed out: it was taken out of the order, or it is processing and forgets the add.
@@ -171,12 +174,7 @@ impl State {
     #[inline]
     pub(crate) fn on_done(&self) -> OnDone {
         let before = self.0.load(Ordering::Relaxed);
-        let (left, what) = on_done(before);
-        self.0.store(left, Ordering::Relaxed);
-        if what == OnDone::Hold {
-            self.0.store(take_back(left), Ordering::Relaxed);
-        }
-        what
+        on_done(before, |left| self.0.store(left, Ordering::Relaxed))
     }
 
     /// The key cools down after this run. For the holder.

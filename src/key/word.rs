@@ -186,13 +186,13 @@ impl Bits {
     /// `done`. With `Push`, as for [`add`](Self::add). With `Remove`, the key is vacant, unless it has claims: then the answer is `Keep`.
     #[inline]
     pub(crate) fn done(self) -> (Self, OnDone) {
-        let (state, what) = state::on_done(self.0 as u8);
+        let mut state = 0;
+        let what = state::on_done(self.0 as u8, |left| state = left);
         let after = self.with_state(state);
         match what {
             OnDone::Push => (after.push(), what),
             OnDone::Remove if self.has(CLAIMS) => (after.unmark(), OnDone::Keep),
-            OnDone::Hold => (after.take_back(), what),
-            OnDone::Remove | OnDone::Keep => (after.unmark(), what),
+            OnDone::Remove | OnDone::Keep | OnDone::Hold => (after.unmark(), what),
         }
     }
 

@@ -34,7 +34,7 @@ impl<K: Hash + Eq> Shared<K> {
     #[inline(always)]
     pub(crate) fn add(this: &Arc<Self>, key: K, wakeups: Wakeups) -> Added {
         let hash = this.hash(&key);
-        if this.is_single {
+        if this.is_single() {
             Self::add_to(this, &this.first, key, hash, wakeups, None)
         } else {
             Self::add_to_one_of_many(this, key, hash, wakeups)

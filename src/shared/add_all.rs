@@ -95,7 +95,7 @@ impl<K: Hash + Eq> Adding<'_, K> {
     /// lock.
     fn may_stage(&self) -> bool {
         let shared = self.shared;
-        let has_locks = shared.is_single || shared.shards() > 1;
+        let has_locks = shared.is_single() || shared.shards() > 1;
         let is_plain = !shared.is_observed() && !shared.settings.order.has_groups();
         size_of::<K>() <= LARGEST && has_locks && is_plain && shared.ready() >= MANY
     }

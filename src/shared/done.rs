@@ -16,7 +16,7 @@ impl<K> Shared<K> {
     /// `done`.
     #[inline]
     pub(crate) fn done(&self, claimed: Claimed<K>) {
-        if self.is_single { self.done_in_first(claimed) } else { self.done_in_one_of_many(claimed) }
+        if self.is_single() { self.done_in_first(claimed) } else { self.done_in_one_of_many(claimed) }
     }
 
     // `inline(never)`, here and below: else `Item::done` and others have a copy each. And each keeps in registers what it needs alone.
@@ -47,10 +47,13 @@ impl<K> Shared<K> {
 
     #[inline(always)]
     pub(super) fn end_anywhere(&self, claimed: Claimed<K>, end: End) {
-        if !self.is_single {
+        let home = if self.is_single() {
+            &self.first
+        } else {
             if_free!(self, free => self.free_end(free, claimed, end));
-        }
-        self.end_in(self.home(&claimed), claimed, end, self.stamp);
+            self.at(claimed.hash().shard(self.shards()))
+        };
+        self.end_in(home, claimed, end, self.stamp);
     }
 
     #[inline(always)]

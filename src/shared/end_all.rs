@@ -31,7 +31,7 @@ impl<K> Shared<K> {
         let gone = Vec::with_capacity(if needs_drop::<K>() { AT_ONCE } else { 0 });
         let mut ended = Ended { gone, told: Vec::new(), caught: Caught::NOTHING };
         let mut items = items.into_iter();
-        if !self.is_single {
+        if !self.is_single() {
             ended.caught = Caught::call_for_each(&mut items, |item| self.end_anywhere(item.into_parts().1, end));
         }
         let locked = &self.first;

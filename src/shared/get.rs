@@ -73,7 +73,7 @@ impl<K> Shared<K> {
     /// Takes the next key, if there is one.
     #[inline]
     pub(crate) fn try_take(this: &Arc<Self>) -> Option<Claimed<K>> {
-        if !this.is_single {
+        if !this.is_single() {
             return Self::take_chosen(this);
         }
         let Some(held) = this.first.try_lock() else {
@@ -174,7 +174,7 @@ impl<K> Shared<K> {
         if_free!(self, free => {
             (0..max).map_while(|_| free.take()).for_each(|node| each(self.free_taken(free, node)));
         });
-        if self.is_single {
+        if self.is_single() {
             self.take_many_from_first(max, each);
         } else {
             // `choose` may have passed by a shard that is busy.

@@ -46,8 +46,8 @@ pub(crate) struct Shared<K> {
     pub(super) stamp: Option<fn() -> u64>,
     /// [`Flags`]: written under the hub's lock.
     flags: AtomicU8,
-    /// There is one shard and no other engine: what hot calls test.
-    pub(super) is_single: bool,
+    /// 0: there is one shard and no other engine.
+    others_to_test: usize,
     #[cfg(feature = "lock-free")]
     free: Option<Box<Free<K>>>,
     pub(super) first: Locked<K>,
@@ -113,13 +113,13 @@ impl<K: Hash + Eq> Shared<K> {
             Box::new(Free::new(records, settings.capacity, clock))
         });
         #[cfg(feature = "lock-free")]
-        let (is_single, capacity) = (shards == 1 && free.is_none(), if free.is_some() { 0 } else { settings.capacity });
+        let (others_to_test, capacity) = if free.is_some() { (1, 0) } else { (shards - 1, settings.capacity) };
         #[cfg(not(feature = "lock-free"))]
-        let (is_single, capacity) = (shards == 1, settings.capacity);
+        let (others_to_test, capacity) = (shards - 1, settings.capacity);
         let new_shard = |index| new_shard(index, capacity);
         Self {
             id: next_id(),
-            is_single,
+            others_to_test,
             #[cfg(feature = "lock-free")]
             free,
             first: new_shard(0),
@@ -161,6 +161,12 @@ impl<K> Shared<K> {
         self.free.as_deref()
     }
 
+    /// There is one shard, and no other engine: what hot calls test.
+    #[inline(always)]
+    pub(super) fn is_single(&self) -> bool {
+        self.others_to_test == 0
+    }
+
     /// The number of shards.
     #[inline]
     pub(crate) fn shards(&self) -> usize {
@@ -182,13 +188,13 @@ impl<K> Shared<K> {
     /// The shard that has the keys of this hash.
     #[inline]
     pub(super) fn shard_of(&self, hash: KeyHash) -> &Locked<K> {
-        if self.is_single { &self.first } else { self.at(hash.shard(self.shards())) }
+        if self.is_single() { &self.first } else { self.at(hash.shard(self.shards())) }
     }
 
     /// The shard that has a key that the caller holds.
     #[inline]
     pub(super) fn home(&self, claimed: &Claimed<K>) -> &Locked<K> {
-        if self.is_single { &self.first } else { self.at(claimed.hash().shard(self.shards())) }
+        if self.is_single() { &self.first } else { self.at(claimed.hash().shard(self.shards())) }
     }
 
     /// Whether a call has more to do after the lock: there is an observer, or the driver thread has to be started.

@@ -31,6 +31,7 @@ pub(super) struct Found<'s, K> {
     pub(super) shard: usize,
     pub(super) seen: Seen,
     /// In a lock-free queue: a claim on the node.
+    #[cfg_attr(not(feature = "lock-free"), expect(dead_code, reason = "there is no other engine"))]
     pub(super) claim: Hold<'s, K>,
     pub(super) group: Group,
     pub(super) key: K,
