@@ -27,6 +27,7 @@ left_out=(
     a_key_that_panics_when_dropped_does_not_lose_the_driver
     a_queue_drops_all_keys_even_if_some_drops_panic
     a_panic_of_foreign_code_takes_nothing_or_loses_nothing
+    user_code_that_always_panics_stops_no_loop        # the same, with the drop of a key
     eq_that_uses_its_queue_panics_in_a_debug_build    # here it may: no lock is held
     keys_of_several_shards_are_returned_by_priority_and_then_by_age # priorities
     keys_that_move_meanwhile_are_taken_out
@@ -36,7 +37,7 @@ for name in "${left_out[@]}"; do skips+=(--skip "$name"); done
 export RUSTC_WORKSPACE_WRAPPER="$PWD/ci/rustc-lock-free" CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/lock-free"
 tests=()
 for name in client_go cool_down debug delays_driver delays_large delays_stress delays_turned gives_way handlers idle limiters_in_use limits \
-    newest_decision no_threads queue remove same_twice seeds spawn_tasks stops streams take_where traces wait_idle worker_panics workers; do
+    newest_decision no_threads observers oldest_queued queue remove same_twice seeds spawn_tasks stops streams take_where traces wait_idle worker_panics workers; do
     tests+=(--test "$name")
 done
 cargo test --locked --quiet --features "$features" "${tests[@]}" -- "${skips[@]}"

@@ -148,7 +148,7 @@ impl<K> WorkQueueBuilder<K> {
     /// | in the map, as it replaces its table by a larger one, or by one without the marks of removed keys | **all who add a key that is new to the map** |
     /// | in a call that sets, drops or expires a delay, counts failures, or cools down | other such calls, `succeed` of a key with a delay or failures, lists of delayed keys, and the shut-down |
     /// | as it wakes or becomes a getter that waits | others that wake one, or begin to wait |
-    /// | in a `remove`, `take_where` or `stop` that clears removed keys out of the order | getters |
+    /// | in a `remove`, `take_where` or `stop` that clears removed keys out of the order; or in a getter that takes one of the keys that it has moved, which are under a lock | getters |
     ///
     /// So it is not lock-free in the strict sense: the two rows in bold are those of its parts.
     ///

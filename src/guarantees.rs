@@ -309,7 +309,7 @@
 //!
 //! # The lock-free engine
 //!
-//! A queue of [`lock_free`](crate::WorkQueueBuilder::lock_free) keeps the promises of a queue with one shard, but for what the page of that
+//! A queue of `WorkQueueBuilder::lock_free` keeps the promises of a queue with one shard, but for what the page of that
 //! method says. Its invariants are those of `src/key/state.rs`, where "the critical section" is the step of a key's word, and these. Upheld
 //! by `src/key/word.rs`, `src/key/node.rs`, `src/free/` and `src/shared/free.rs`. Shown by `tests/lock_free.rs`, `loom-tests/tests/free.rs`,
 //! and the tests and models of the other engine, on this one (`ci/lock-free.sh`).

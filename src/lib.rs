@@ -236,7 +236,7 @@
 //! | `quanta` | yes | limiters and measurements read the processor's counter; without it, [`Instant`](std::time::Instant) |
 //! | `metrics` | | `observe::MetricsObserver`: client-go's metrics, through the facade `metrics` |
 //! | `serde` | | `Serialize` and `Deserialize` for snapshots and lists of keys: [`Stats`], [`Metrics`](observe::Metrics) with its histograms, [`DelayedKey`], [`Leftover`] and the like; durations are seconds and nanoseconds, as `serde` has them |
-//! | `lock-free` | | [an engine](WorkQueueBuilder::lock_free) without a lock on the way of adds, gets and ends of hand-outs |
+//! | `lock-free` | | an engine (`WorkQueueBuilder::lock_free`) without a lock on the way of adds, gets and ends of hand-outs |
 //! | `std-lock` | | `std`'s mutex in place of the crate's own [lock](how_it_works#the-lock), for all queues of the program |
 //! | `stream` | | `WorkQueue::stream`: a `Stream` of [`OwnedItem`]s |
 //! | `tokio` | | `Workers::spawn_tasks`: loops as tasks of the current Tokio runtime |
@@ -256,7 +256,7 @@
 //! | the same with priorities, measured (each key) | 113 | 174 |
 //!
 //! **`lock-free`** brings two packages, `crossbeam-queue` and `papaya`, and changes nothing but for queues that are built with
-//! [`lock_free`](WorkQueueBuilder::lock_free), whose page says when to take it.
+//! `WorkQueueBuilder::lock_free`, whose page says when to take it.
 //!
 //! **`std-lock`** uses `std::sync::Mutex`. In two runs, add, get and done then took 1.5 times as long with one thread, and 2.6 and 6.8
 //! times with two. A library should leave this choice to the program.

@@ -1,7 +1,7 @@
 //! A thread is stopped at each of some places of a hot call, and others go on.
 //!
 //! The places are between the steps of the engine itself. What a thread holds back that stops inside of the map or of the segment queue is in the
-//! table of [`lock_free`](crate::WorkQueueBuilder::lock_free); it was found out instruction by instruction (`reports/lock_free.md`).
+//! table of `WorkQueueBuilder::lock_free`; it was found out instruction by instruction (`reports/lock_free.md`).
 
 use crate::{Added, WorkQueue};
 use std::cell::Cell;

@@ -288,6 +288,8 @@ impl<K> Shared<K> {
 
     /// Keys may be queued, and no getter was woken for them: wakes some, at most this number (W2). Not for a thread that holds a shard.
     pub(crate) fn wake_getters(&self, at_most: usize) {
+        #[cfg(feature = "lock-free")]
+        self.free().into_iter().for_each(|_| crate::free::fence_after_rmw()); // F10, of the pushes of `add_all`
         // The flags of this thread's past critical sections: a getter that has not set its flag before them finds their keys by itself.
         if !self.flags().has(Flags::GETTERS) {
             return;
