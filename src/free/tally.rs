@@ -41,7 +41,7 @@ const BLOCKS: usize = model_const(64, 1);
 #[derive(Default)]
 struct Block([AtomicU64; EVENTS]);
 
-pub(super) struct Tally(Box<[CachePadded<Block>]>);
+pub(super) struct Tally(Box<[CachePadded<Block>; BLOCKS]>);
 
 /// The block of the calling thread.
 #[derive(Clone, Copy)]
@@ -108,7 +108,8 @@ impl<'t> Mine<'t> {
 
 impl Tally {
     pub(super) fn new() -> Self {
-        Self((0..BLOCKS).map(|_| CachePadded::default()).collect())
+        let blocks: Box<[_]> = (0..BLOCKS).map(|_| CachePadded::default()).collect();
+        Self(blocks.try_into().unwrap_or_else(|_| unreachable!("there are so many")))
     }
 
     pub(super) fn blocks(&self) -> usize {

@@ -254,7 +254,7 @@ impl<K> Shared<K> {
     }
 
     /// A key that was taken out of the order.
-    #[inline]
+    #[inline(always)]
     pub(super) fn free_taken(&self, free: &Free<K>, node: NodeRef<K>) -> Taken<K> {
         let is_measured = self.flags().has(Flags::MEASURED);
         let waited = if is_measured { free.note_start(node) } else { MaybeNanos::UNKNOWN };
