@@ -25,7 +25,7 @@ part() {
     machine) echo --lib -- machine:: ;;            # the machine that uses them
     unit) echo --lib -- sync:: shared:: workers:: panics:: time::driver:: --skip choose:: ;; # the lock, and what takes it
     calls) echo --test client_go --test remove --test take_where ;;
-    items) echo --test queue ;;
+    items) echo --test queue --test batches ;;
     workers) echo --test workers --test worker_panics --test stops ;;
     waits) echo --test wait_idle --test observers --test delays_turned --test newest_decision ;;
     *) return 1 ;;

@@ -158,6 +158,7 @@ fn dirty_keys_come_back_in_order() {
 
 /// Threads that add and work in batches lose no key, and no two hold the same one.
 #[test]
+#[cfg_attr(miri, ignore)] // 20 000 keys
 fn threads_work_in_batches() {
     for shards in [1, 4] {
         let queue = WorkQueue::<u64>::builder().shards(shards).build();
