@@ -162,7 +162,9 @@ impl<K> WorkQueueBuilder<K> {
     /// * **Numbers** ([`stats`](WorkQueue::stats), [`len`](WorkQueue::len)) are read one after the other while other threads go on.
     /// * **A key that is added and removed again and again**, with no getter, leaves marks in the order. The call that removes keys clears
     ///   them out when there are more than 1024, and than half of the keys; a getter that comes at this moment may take one key early.
-    /// * A queue takes some 20 KB, and 16 KB for each thread that is done with keys.
+    /// * **Memory**: a queue takes 32 KB, and 8 KB more for each thread that is done with keys. A queued `u64` takes two allocations and some 140
+    ///   bytes, where the default engine takes none of its own and 60. After a burst the map keeps its table, 19 bytes for each key of the
+    ///   largest number, until other keys make it replace the table.
     ///
     /// # Examples
     /// ```
