@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs every fuzz target for FUZZ_SECONDS (default 20; with --long 600) on stable, two at a time. Without a sanitizer, because that gives
+# Runs every fuzz target, and all_features once more on the lock-free engine, for FUZZ_SECONDS (default 20; with --long 600) on stable, two at a time. Without a sanitizer, because that gives
 # about three times the executions. The target all_features decodes its bytes by remainders, so the values of comparisons do not guide the fuzzer
 # and are not traced; on one CPU the pauses between critical sections are short; its inputs are short, but for --long, as a life takes time
 # for each step; and the fuzzer keeps no account of rare features (entropic), which takes it longer than to run these lives.
@@ -13,9 +13,11 @@ targets="$(cargo fuzz list)"
 seconds=20
 [ "${1:-}" != --long ] || seconds=600
 export seconds="${FUZZ_SECONDS:-$seconds}" work
+# run <target> [<engine>]
 run() {
     # The fuzzer writes new inputs to the first directory, so a run does not change the committed corpus.
-    mkdir "$work/$1"
+    local name="$1${2:+-$2}"
+    mkdir "$work/$name"
     local before=() build=() flags=()
     if [ "$1" = all_features ]; then
         build=(--no-trace-compares)
@@ -23,11 +25,12 @@ run() {
         flags=(-entropic=0)
         [ "$seconds" -ge 600 ] || flags+=(-max_len=80)
     fi
-    "${before[@]}" cargo fuzz run -s none "${build[@]}" "$1" "$work/$1" "fuzz/corpus/$1" -- \
-        -max_total_time="$seconds" "${flags[@]}" -timeout=10 -rss_limit_mb=2048 -verbosity=0 -print_final_stats=1 >"$work/$1.log" 2>&1 &&
-        echo "$1: $(awk '/number_of_executed_units/ { print $2 }' "$work/$1.log") inputs" || { cat "$work/$1.log"; return 1; }
+    REFERENCE_ENGINE="${2:-}" "${before[@]}" cargo fuzz run -s none "${build[@]}" "$1" "$work/$name" "fuzz/corpus/$1" -- \
+        -max_total_time="$seconds" "${flags[@]}" -timeout=10 -rss_limit_mb=2048 -verbosity=0 -print_final_stats=1 >"$work/$name.log" 2>&1 &&
+        echo "$name: $(awk '/number_of_executed_units/ { print $2 }' "$work/$name.log") inputs" || { cat "$work/$name.log"; return 1; }
 }
 export -f run
 cargo fuzz build -s none
 cargo fuzz build -s none --no-trace-compares all_features
-xargs -P 2 -I {} bash -c 'run {}' <<<"$targets"
+xargs -P 2 -L 1 bash -c 'run "$@"' _ <<<"$targets
+all_features lock-free"
