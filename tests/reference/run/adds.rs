@@ -18,7 +18,7 @@ impl Run<'_> {
         });
         let answered = || {
             let stats = queue.stats();
-            (stats.pushed + stats.coalesced + stats.deferred + stats.rejected) as usize
+            (stats.pushed + stats.coalesced + stats.deferred + stats.delays + stats.rejected) as usize
         };
         let before = answered();
         let added = self.call(|| queue.add_all(keys));
