@@ -11,14 +11,26 @@ use keyqueue_benches::runs;
 use keyqueue_benches::workload::Run;
 use std::time::{Duration, Instant};
 
-/// A queue with this number of shards.
+/// A queue with this number of shards, or [`LOCK_FREE`].
 pub struct Shards<const N: usize>(pub WorkQueue<u64>);
 
+/// Stands for the lock-free engine.
+pub const LOCK_FREE: usize = 0;
+
 const fn name(shards: usize) -> &'static str {
-    if shards == 1 { "keyqueue, 1 shard" } else { "keyqueue, 16 shards" }
+    match shards {
+        LOCK_FREE => "keyqueue, lock-free",
+        1 => "keyqueue, 1 shard",
+        _ => "keyqueue, 16 shards",
+    }
 }
 
-subject!([const N: usize] Shards<N>, u64, name(N), WorkQueue::builder().shards(N).build(), |queue, key| queue.add(key));
+fn make(shards: usize) -> WorkQueue<u64> {
+    let builder = WorkQueue::builder();
+    if shards == LOCK_FREE { builder.lock_free().build() } else { builder.shards(shards).build() }
+}
+
+subject!([const N: usize] Shards<N>, u64, name(N), make(N), |queue, key| queue.add(key));
 
 /// Keys that are queued in the workloads with a fixed set of keys.
 const KEYS: u64 = 1024;
@@ -28,7 +40,7 @@ pub type Std = std_mutex::Queue<u64>;
 
 macro_rules! everyone {
     ($($run:tt)*) => {
-        runs!(u64; Shards<1>, Shards<16>, ParkingLot, Std, DashSeg<u64>, Papaya<u64>, Scc<u64>; $($run)*)
+        runs!(u64; Shards<1>, Shards<16>, Shards<LOCK_FREE>, ParkingLot, Std, DashSeg<u64>, Papaya<u64>, Scc<u64>; $($run)*)
     };
 }
 
