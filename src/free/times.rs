@@ -106,7 +106,7 @@ impl<K> Free<K> {
     /// The ages of the keys, by a walk over all of them. `None`: the queue does not measure.
     pub(crate) fn ages(&self, now: u64) -> Option<Ages> {
         self.times.as_ref()?;
-        let mut ages = Ages::default();
+        let (mut ages, mut first) = (Ages::default(), None);
         self.map.each(|node| {
             let (bits, times) = (node.word().load(), node.times().expect("the queue measures"));
             if bits.is_processing() {
@@ -114,9 +114,12 @@ impl<K> Free<K> {
                 ages.unfinished_work = ages.unfinished_work.saturating_add(age);
                 ages.longest_running = ages.longest_running.max(Some(age));
             } else if let Some(at) = times.queued_at().filter(|_| bits.is_dirty()) {
-                ages.oldest_queued = ages.oldest_queued.max(Some(now.saturating_sub(at)));
+                // The age of the first key in the order: another one may be older that was dirty while it was processing.
+                let this = (node.order(), now.saturating_sub(at));
+                first = Some(first.map_or(this, |first: (u64, u64)| first.min(this)));
             }
         });
+        ages.oldest_queued = first.map(|(_, age)| age);
         Some(ages)
     }
 }
