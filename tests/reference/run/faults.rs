@@ -117,7 +117,9 @@ impl Run<'_> {
         let is_of_keys = matches!(fault, Fault::Eq | Fault::Hash | Fault::Borrow | Fault::Clone | Fault::Drop);
         let asks = match op {
             Op::AddWith(_, how) => how.rate_limited,
-            Op::AddRateLimited(_) | Op::Forget(_) | Op::End(..) | Op::StartLoop | Op::PollLoop(_) => true,
+            Op::AddRateLimited(_) | Op::Forget(_) | Op::End(..) | Op::Batch(..) | Op::StartLoop | Op::PollLoop(_) => {
+                true
+            }
             _ => false,
         };
         // A loop tells of the end of a hand-out, and of delays that its next get expires.
