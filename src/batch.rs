@@ -122,9 +122,6 @@ impl<'q, K> Batch<'q, K> {
     }
 
     fn end(&mut self, end: End) {
-        if panicking() {
-            return self.items.clear(); // each item says what a panic means for its key
-        }
         let Some(first) = self.items.first() else { return };
         let queue = first.queue();
         queue.end_all(std::mem::take(&mut self.items), end);
@@ -133,7 +130,11 @@ impl<'q, K> Batch<'q, K> {
 
 impl<K> Drop for Batch<'_, K> {
     fn drop(&mut self) {
-        self.end(End::Done);
+        if panicking() {
+            self.items.clear(); // each item says what a panic means for its key
+        } else {
+            self.end(End::Done);
+        }
     }
 }
 

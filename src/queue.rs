@@ -107,7 +107,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     ///
     /// # Panics
     /// Like [`add`](Self::add), and if the iterator panics. The keys before the panic stay added, and the call wakes workers for them. If
-    /// `Eq` panics, up to 31 keys that the iterator has yielded after that one are dropped, and not added.
+    /// `Eq` or the drop of a key panics, up to 31 keys that the iterator has yielded after that one may be dropped, and not added.
     ///
     /// # Blocking
     /// Like [`add`](Self::add). With many keys it holds the lock for as long as 32 adds take, a few microseconds.

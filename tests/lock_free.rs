@@ -4,6 +4,7 @@
 
 use keyqueue::{AddOptions, Added, Clock, DelayedAdd, Driver, Priority, WorkQueue, WorkQueueBuilder};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
@@ -279,5 +280,81 @@ fn idle_waits_for_a_delay_sleep() {
         queue.turn();
         queue.get().unwrap().done();
         waits.into_iter().for_each(|wait| wait.join().unwrap());
+    });
+}
+
+thread_local!(static NEXT_DROP_PANICS: std::cell::Cell<bool> = const { std::cell::Cell::new(false) });
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct Bomb(u32);
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        if NEXT_DROP_PANICS.replace(false) {
+            panic!("the drop of a key");
+        }
+    }
+}
+
+/// A key that the queue has already is dropped when the add has taken effect. A panic of that loses nothing.
+#[test]
+fn the_drop_of_an_added_key_may_panic() {
+    let queue = WorkQueue::builder().lock_free().build();
+    queue.add(Bomb(1));
+    queue.get().unwrap().done();
+    let adds: [fn(&WorkQueue<Bomb>) -> Added; 2] =
+        [|queue| queue.add(Bomb(1)), |queue| queue.add_after(Bomb(1), Duration::from_secs(3600))];
+    for add in adds {
+        NEXT_DROP_PANICS.set(true);
+        assert!(catch_unwind(AssertUnwindSafe(|| add(&queue))).is_err());
+        assert!(!NEXT_DROP_PANICS.get());
+    }
+    assert_eq!((queue.len(), queue.delayed_len()), (1, 1));
+    assert_eq!(queue.try_get().expect("it is queued").0, 1);
+    assert!(queue.cancel(&Bomb(1)));
+    queue.wait_idle();
+}
+
+/// The drop of a key that leaves the map may use the queue, whose records the end of another key has just changed.
+#[test]
+fn the_drop_of_a_key_may_use_the_queue() {
+    static QUEUE: OnceLock<WorkQueue<Asks>> = OnceLock::new();
+    static ASKED: AtomicUsize = AtomicUsize::new(0);
+    #[derive(Clone, PartialEq, Eq, Hash)]
+    struct Asks(u32);
+    impl Drop for Asks {
+        fn drop(&mut self) {
+            ASKED.fetch_add(1, Relaxed);
+            _ = QUEUE.get().map(|queue| (queue.delayed_len(), queue.stats()));
+        }
+    }
+    let queue = QUEUE.get_or_init(|| WorkQueue::builder().lock_free().driver(Driver::Manual).build());
+    for n in 0..4000 {
+        queue.add(Asks(n));
+        let item = queue.get().unwrap();
+        queue.add_rate_limited(Asks(n)); // so the records know the key when it succeeds
+        item.succeed();
+        queue.cancel(&Asks(n));
+    }
+    assert!(ASKED.load(Relaxed) > 5000, "keys leave the map");
+    assert_eq!((queue.len(), queue.processing_len()), (0, 0));
+}
+
+/// A drain ends though a producer goes on adding, and each of its adds is refused.
+#[test]
+fn a_drain_ends_beside_refused_adds() {
+    let queue = WorkQueue::builder().lock_free().driver(Driver::Manual).build();
+    (0..200_000).for_each(|n| _ = queue.add_after(n, Duration::from_secs(3600)));
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Relaxed) {
+                queue.add(0);
+                queue.add_after(1, Duration::from_secs(1));
+            }
+        });
+        let drained = queue.shut_down_with_drain_timeout(Duration::from_secs(20));
+        is_over.store(true, Relaxed);
+        assert!(drained.is_ok(), "{drained:?}");
     });
 }

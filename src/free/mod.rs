@@ -160,18 +160,21 @@ impl<K: Eq> Free<K> {
         }
     }
 
-    /// `add`. `is_open`: the queue is not shut down.
+    /// `add`. `is_open`: the queue is not shut down. A key that is left in the hand was known; the caller drops it when it has paid what is owed.
     #[inline]
-    pub(crate) fn add(&self, key: K, hash: KeyHash, is_open: impl Fn() -> bool) -> Tried<'_, K> {
+    pub(crate) fn add(&self, hand: &mut Option<K>, hash: KeyHash, is_open: impl Fn() -> bool) -> Tried<'_, K> {
         let mine = self.tally.mine();
-        let begin = mine.begin();
-        point!();
         if !is_open() {
-            begin.settle(Event::Rejected);
+            // It does not begin, so that those who wait for the end of the work need not wait for it.
+            mine.count(Event::Refused);
             return Tried::Done(Added::Rejected, Owed::NOTHING);
         }
+        let begin = mine.begin();
+        point!();
         // The linearization point of an add of a key that has a node is the step; that of a new key is its insertion.
-        let found = self.map.add(key, hash, Bits::QUEUED, |node| {
+        // Kept until the key is pushed: keys that the map drops at its end may use the queue.
+        let guard = self.map.guard();
+        let found = self.map.add(hand, hash, Bits::QUEUED, &guard, |node| {
             let add = |bits: Bits| match bits.is_gone() {
                 true => (bits, None),
                 false => {
@@ -236,8 +239,9 @@ impl<K: Eq> Free<K> {
     }
 
     /// A claim on the node of this key, which is made if there is none.
-    pub(crate) fn find_or_insert(&self, key: K, hash: KeyHash) -> Claim<'_, K> {
-        let found = self.map.add(key, hash, Bits::CLAIMED, |node| self.try_claim(node).then_some(node));
+    pub(crate) fn find_or_insert(&self, hand: &mut Option<K>, hash: KeyHash) -> Claim<'_, K> {
+        let guard = self.map.guard();
+        let found = self.map.add(hand, hash, Bits::CLAIMED, &guard, |node| self.try_claim(node).then_some(node));
         Claim { free: self, node: found.unwrap_or_else(|new| new) }
     }
 
@@ -648,7 +652,7 @@ impl<K> Free<K> {
         stats.pushed += self.tally.sum(Event::Queued);
         stats.coalesced += self.tally.sum(Event::Coalesced);
         stats.deferred += self.tally.sum(Event::Deferred);
-        stats.rejected += self.tally.sum(Event::Rejected);
+        stats.rejected += self.tally.sum(Event::Rejected) + self.tally.sum(Event::Refused);
         stats.handed_out += self.handed_out();
         stats.given_up += self.tally.sum(Event::GivenUp);
         stats.taken += self.tally.sum(Event::Taken);

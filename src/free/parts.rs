@@ -14,13 +14,14 @@ pub(super) use self::stand_in::{Map, SegQueue};
 mod real {
     use super::*;
     use crate::panics::contained;
-    use papaya::{HashMap, LocalGuard};
+    use papaya::HashMap;
     use std::any::Any;
     use std::cell::RefCell;
     use std::hash::{BuildHasher, Hash, Hasher};
     use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
     pub(in crate::free) use crossbeam_queue::SegQueue;
+    pub(in crate::free) use papaya::LocalGuard as Guard;
 
     /// The nodes of the keys. Removed nodes are freed when no guard is left that was there before.
     pub(in crate::free) struct Map<K> {
@@ -60,6 +61,16 @@ mod real {
 
     /// The value of the map. Its drop frees the node: it runs when the map drops what was removed, or with the whole queue.
     struct Owner<K>(NodeRef<K>);
+
+    impl<K> Owner<K> {
+        /// The key of a node that was not inserted.
+        fn into_key(self) -> K {
+            let node = self.0;
+            std::mem::forget(self);
+            // SAFETY: it was not inserted, so this is the only reference to the node (F6).
+            unsafe { node.free() }
+        }
+    }
 
     impl<K> Drop for Owner<K> {
         fn drop(&mut self) {
@@ -149,19 +160,21 @@ mod real {
         #[inline]
         pub(in crate::free) fn add<R>(
             &self,
-            key: K,
+            hand: &mut Option<K>,
             hash: KeyHash,
             bits: Bits,
+            guard: &Guard<'_>,
             mut known: impl FnMut(NodeRef<K>) -> Option<R>,
         ) -> Result<R, NodeRef<K>> {
-            let guard = self.nodes.guard();
-            while let Some(owner) = self.nodes.get(&Query(Hashed { key: &key, hash }), &guard) {
+            let key = hand.as_ref().expect("an add has a key in its hand");
+            while let Some(owner) = self.nodes.get(&Query(Hashed { key, hash }), guard) {
                 if let Some(answer) = known(owner.0) {
                     return Ok(answer);
                 }
                 self.remove_gone(owner.0);
             }
-            self.insert(NodeRef::new(key, hash, bits, self.is_measured), &guard, &mut known)
+            let key = hand.take().expect("as above");
+            self.insert(NodeRef::new(key, hash, bits, self.is_measured), hand, guard, &mut known)
         }
 
         /// Inserts a new node, unless another thread is first.
@@ -169,7 +182,8 @@ mod real {
         fn insert<R>(
             &self,
             node: NodeRef<K>,
-            guard: &LocalGuard<'_>,
+            hand: &mut Option<K>,
+            guard: &Guard<'_>,
             known: &mut dyn FnMut(NodeRef<K>) -> Option<R>,
         ) -> Result<R, NodeRef<K>> {
             let mut owner = Owner(node);
@@ -182,7 +196,8 @@ mod real {
                             resume_unwind(panic);
                         }
                         if let Some(answer) = known(taken.current.0) {
-                            return Ok(answer); // and drops the key that was not inserted
+                            *hand = Some(taken.not_inserted.into_key());
+                            return Ok(answer);
                         }
                         self.remove_gone(taken.current.0);
                         owner = taken.not_inserted;
@@ -202,6 +217,12 @@ mod real {
     }
 
     impl<K> Map<K> {
+        /// While it lasts, nodes that leave the map are not freed.
+        #[inline]
+        pub(in crate::free) fn guard(&self) -> Guard<'_> {
+            self.nodes.guard()
+        }
+
         /// Removes a node that is GONE, unless that was done.
         fn remove_gone(&self, node: NodeRef<K>) {
             (self.remove)(self, node);
@@ -277,6 +298,9 @@ mod stand_in {
         }
     }
 
+    /// Nodes are freed with the map, so a guard does nothing.
+    pub(in crate::free) struct Guard<'m>(std::marker::PhantomData<&'m ()>);
+
     /// Its lock does not last while a node is used. Nodes that are removed are freed with the map.
     pub(in crate::free) struct Map<K> {
         is_measured: bool,
@@ -291,12 +315,12 @@ mod stand_in {
 
         pub(in crate::free) fn add<R>(
             &self,
-            key: K,
+            key: &mut Option<K>,
             hash: KeyHash,
             bits: Bits,
+            _: &Guard<'_>,
             mut known: impl FnMut(NodeRef<K>) -> Option<R>,
         ) -> Result<R, NodeRef<K>> {
-            let mut key = Some(key);
             loop {
                 let found = {
                     let mut nodes = self.nodes.lock();
@@ -326,6 +350,10 @@ mod stand_in {
     }
 
     impl<K> Map<K> {
+        pub(in crate::free) fn guard(&self) -> Guard<'_> {
+            Guard(std::marker::PhantomData)
+        }
+
         fn remove_gone(&self, node: NodeRef<K>) {
             let mut nodes = self.nodes.lock();
             if let Some(at) = nodes.iter().position(|other| *other == node) {

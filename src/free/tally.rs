@@ -21,6 +21,8 @@ pub(super) enum Event {
     HandedOut,
     Ended,
     GivenUp,
+    /// An add that has found the queue shut down before it began.
+    Refused,
     /// A dirty key was taken back.
     Taken,
     /// A push, for [`NodeRef::order`](crate::key::NodeRef::order).

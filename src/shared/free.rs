@@ -106,6 +106,8 @@ impl<'s, K> Records<'s, K> {
     /// After a verb that has ended the hand-out of a key: the step of the word. Returns the answer, if the verb has added the key.
     /// `was_dirty`: the verb has queued it for that. `is_held`: it was added, and cools down.
     fn settle_end(&mut self, node: NodeRef<K>, was_dirty: bool, is_held: bool) -> (Option<Added>, MaybeNanos) {
+        // So the node is vacant only after the lock, and no other one leaves the cache and the map for it (W4).
+        self.claims.push(self.free.claim(node));
         let (popped, hash) = (self.machine.pop_dirty(), node.hash());
         let queues = popped.is_some() && !was_dirty;
         let is_held = is_held && popped.is_none();
@@ -232,7 +234,8 @@ impl<K> Shared<K> {
     where
         K: Hash + Eq,
     {
-        let added = match free.add(key, hash, || !this.is_shutting_down()) {
+        let mut hand = Some(key); // dropped at the end of the call, as its drop may panic, or use the queue
+        let added = match free.add(&mut hand, hash, || !this.is_shutting_down()) {
             Tried::Done(added, owed) => {
                 if wakes || owed != Owed::READY_ONE {
                     this.pay(owed, hash);
@@ -298,6 +301,7 @@ impl<K> Shared<K> {
 
     #[cold]
     fn end_by_records(&self, free: &Free<K>, node: NodeRef<K>, end: End) {
+        let on_its_way = free.begin(); // as in `free_expire`
         let mut records = self.records(free);
         let (claimed, was_dirty) = records.hold(node);
         let answer = records.machine.done(&mut None, claimed, end, records.mode);
@@ -305,6 +309,7 @@ impl<K> Shared<K> {
         let (_added, worked) = records.settle_end(node, was_dirty, false);
         let has_added = records.owed.has(Owed::ADDED);
         records.end();
+        drop(on_its_way);
         if self.has_extras() {
             self.tell_done(worked, has_added);
         }
@@ -325,7 +330,8 @@ impl<K> Shared<K> {
             return Self::free_add(this, free, key, hash, true);
         }
         let how = this.how(&options);
-        let claim = free.find_or_insert(key, hash);
+        let mut hand = Some(key); // as in `free_add`
+        let claim = free.find_or_insert(&mut hand, hash);
         let added = this.add_by_records(free, &claim, how);
         drop(claim);
         if this.has_extras() {
@@ -342,11 +348,12 @@ impl<K> Shared<K> {
     }
 
     fn add_by_records(&self, free: &Free<K>, claim: &Claim<'_, K>, how: How<'_>) -> Added {
-        let (node, begin) = (claim.node, free.begin());
+        // If the queue is shut down, it is refused, and those who wait for the end of the work need not wait for it.
+        let (node, begin) = (claim.node, (!self.is_shutting_down()).then(|| free.begin()));
         let mut records = self.records(free);
         let answer = records.machine.add(&mut Some(node), node.hash(), Group::default(), how, records.mode);
         let added = records.note(answer);
-        let added = records.settle(node, Some(begin)).unwrap_or(added);
+        let added = records.settle(node, begin).unwrap_or(added);
         records.end();
         added
     }
@@ -364,10 +371,12 @@ impl<K> Shared<K> {
             panic!("{NO_PRIORITIES}");
         }
         let (how, node) = (this.how(&options), claimed.node());
+        let on_its_way = free.begin(); // as in `free_expire`
         let mut records = this.records(free);
         let mode = records.mode;
         if how.may_delay() && mode.is_open && !records.machine.has_room_for_delay() {
             records.end();
+            drop(on_its_way);
             this.refuse_requeue(claimed);
         }
         let (held, was_dirty) = records.hold(node);
@@ -378,6 +387,7 @@ impl<K> Shared<K> {
                 let added = answer.unwrap_or(added);
                 let has_added = records.owed.has(Owed::ADDED);
                 records.end();
+                drop(on_its_way);
                 Self::after_requeue(this, None, added, worked, has_added);
                 Ok(added)
             }
@@ -388,6 +398,7 @@ impl<K> Shared<K> {
                 let _as_it_is_dirty = records.machine.pop_dirty();
                 let _none = records.settle(node, None);
                 records.end();
+                drop(on_its_way);
                 Err(claimed)
             }
         }
@@ -496,6 +507,8 @@ impl<K> Shared<K> {
 
     /// Adds some of the keys whose delays have expired.
     pub(super) fn free_expire(&self, free: &Free<K>, now: u64, at_most: usize) -> Expired {
+        // From before it is known that the queue is open to the last push: nobody is told meanwhile that nothing is left (F9).
+        let on_their_way = free.begin();
         let mut records = self.records(free);
         let answer = records.machine.expire(now, at_most, records.mode);
         let mut expired = records.note(answer);
@@ -517,6 +530,7 @@ impl<K> Shared<K> {
             self.first.set_driver_until(if records.mode.is_open { records.machine.until() } else { NEVER });
         }
         records.end();
+        drop(on_their_way);
         expired
     }
 
