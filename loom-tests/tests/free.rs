@@ -244,6 +244,24 @@ fn done_meets_an_expiry() {
     });
 }
 
+/// An expiry that has found the queue open meets the shut-down and a worker that leaves when it is told that nothing is left: the key was
+/// handed out by then, or its delay is cut off (F9, P12).
+#[test]
+fn an_expiry_meets_the_shut_down() {
+    check(|| {
+        let (clock, time) = keyqueue::Clock::mock();
+        let queue = WorkQueue::builder().lock_free().clock(clock).driver(Driver::Manual).build();
+        queue.add_after(1, ns(1));
+        time.advance(ns(1));
+        let turn = with(&queue, |queue| queue.turn());
+        let shut_down = with(&queue, |queue| queue.shut_down());
+        while queue.get().is_some() {}
+        let expired = turn.join().unwrap();
+        shut_down.join().unwrap();
+        assert_eq!((queue.len(), queue.delayed_len()), (0, 1 - expired));
+    });
+}
+
 /// A getter meets a sweep (F8): the key that is queued all the time is handed out, also while the sweep has it in its hand.
 #[test]
 fn a_getter_meets_a_sweep() {

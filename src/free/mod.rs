@@ -448,6 +448,7 @@ impl<K> Free<K> {
     /// In a queue that is shut down: nothing is in the line, and no add is on its way. From now on, an add that comes late is refused.
     /// `settled`: read before the caller has found no key.
     pub(crate) fn conclude(&self, settled: u64) -> bool {
+        crate::sync::fence(Ordering::SeqCst); // after the look at the flag: pairs with the fence of who begins
         let mut over = self.over.lock();
         *over = *over || settled == self.tally.begun();
         *over
@@ -465,9 +466,11 @@ impl<K> Free<K> {
 
     // ---- the part of the records
 
-    /// The records make an add, or may make one.
+    /// The records make an add, or may make one. The caller looks after that whether the queue is open (F9).
     pub(crate) fn begin(&self) -> Begin<'_> {
-        self.tally.mine().begin()
+        let begin = self.tally.mine().begin();
+        crate::sync::fence(Ordering::SeqCst);
+        begin
     }
 
     /// What the records know of a key has changed; and if `is_dirty`, they have added it. Returns the answer of this add, and settles it.
