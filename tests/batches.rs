@@ -2,7 +2,7 @@
 
 use keyqueue::observe::Observer;
 use keyqueue::rate_limiter::RateLimiter;
-use keyqueue::{Driver, OnPanic, WorkQueue};
+use keyqueue::{Batch, Driver, OnPanic, WorkQueue};
 use std::cell::Cell;
 use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -101,6 +101,25 @@ fn a_panic_retries_each_key() {
         assert!(worker.is_err());
         assert_eq!((queue.stats().panics, queue.delayed_len(), queue.processing_len()), (10, delayed, 0));
     }
+}
+
+/// A batch that a thread ends while it unwinds has ended as the thread says, and no key counts as one whose holder has panicked.
+#[test]
+fn a_thread_that_unwinds_may_end_a_batch() {
+    struct EndsAtDrop<'q>(Option<Batch<'q, u32>>);
+    impl Drop for EndsAtDrop<'_> {
+        fn drop(&mut self) {
+            self.0.take().into_iter().for_each(Batch::succeed);
+        }
+    }
+    let queue = WorkQueue::builder().on_panic(OnPanic::Retry).build();
+    queue.add_all(0..10);
+    let unwinds = catch_unwind(AssertUnwindSafe(|| {
+        let _batch = EndsAtDrop(Some(queue.get_batch(usize::MAX)));
+        panic!("a worker");
+    }));
+    assert!(unwinds.is_err());
+    assert_eq!((queue.stats().panics, queue.delayed_len(), queue.processing_len()), (0, 0, 0));
 }
 
 /// What the observer was told of: the ends of processings. It panics at the third.
