@@ -399,6 +399,10 @@ impl<K> Shared<K> {
                 let _none = records.settle(node, None);
                 records.end();
                 drop(on_its_way);
+                // An add that has found the queue open may still make the key dirty: then it comes back, and its owner does not list it.
+                while !free.is_settled(free.settled()) {
+                    give_way();
+                }
                 Err(claimed)
             }
         }
