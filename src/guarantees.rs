@@ -375,7 +375,7 @@
 //! * `stats`: each shard is one step, and the number of waiting getters another. `metrics` has the same steps, which also read the levels
 //!   and two histograms, and one step more for the histogram of each priority but NORMAL. `levels`: each shard is one step.
 //! * `get_many` and `get_batch`: 256 keys a step, or 16 with a limit for groups. The getter waits for the first key as `get` does. The end of
-//!   a batch: 32 keys a step, or one with several shards.
+//!   a batch: 32 keys a step, or one with several shards or without locks.
 //! * `turn`: about a hundred keys a step, up to the time that the clock showed when the call began.
 //! * `take_where`, `take_delayed` and `stop`: some hundred keys a step. A step takes a key only if it is still queued or delayed as the call
 //!   has seen it. So `take_delayed` may find or miss a delay that another thread sets meanwhile.

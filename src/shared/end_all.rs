@@ -1,8 +1,8 @@
 //! The ends of many processings: what [`Batch`](crate::Batch) does. In a queue with one shard, one critical section ends some of them.
 //!
 //! The slots and buckets of these keys are prefetched before the lock, because a large batch has been out of the caches since it was handed
-//! out. In a queue with several shards each key ends by itself: few keys of a batch are of the same shard, and to sort them takes longer
-//! than the locks.
+//! out. In a queue with several shards each key ends by itself, because few keys of a batch are of the same shard, and to sort them takes
+//! longer than the locks. A lock-free queue has no section to share.
 
 use super::Shared;
 use super::hub::Flags;
