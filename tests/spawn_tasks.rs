@@ -157,13 +157,15 @@ fn a_handler_stops_or_drains_its_own_workers() {
             let workers = queue.workers().build();
             let left = Arc::new(Mutex::new(None));
             let went_on = Arc::new(AtomicUsize::new(0));
-            let captured = (workers.clone(), Arc::clone(&left), Arc::clone(&went_on));
+            let all_added = Arc::new(AtomicBool::new(false));
+            let captured = (workers.clone(), Arc::clone(&left), Arc::clone(&went_on), Arc::clone(&all_added));
             workers.spawn_tasks(2, move |item| {
-                let (workers, left, went_on) = captured.clone();
+                let (workers, left, went_on, all_added) = captured.clone();
                 Box::pin(async move {
                     if **item == 0 {
                         return pending().await;
                     }
+                    until(|| all_added.load(Ordering::SeqCst)).await; // `add_all` adds one by one, and a stop refuses what comes later
                     let leftover = if drains { workers.drain_until(ready(())).await } else { workers.stop() };
                     *left.lock().unwrap() = Some(leftover);
                     tokio::task::yield_now().await; // an aborted task ends here
@@ -173,6 +175,7 @@ fn a_handler_stops_or_drains_its_own_workers() {
             queue.add(0);
             until(|| queue.processing_len() == 1).await;
             queue.add_all([1, 2, 3]);
+            all_added.store(true, Ordering::SeqCst);
             until(|| left.lock().unwrap().is_some()).await;
             let left = left.lock().unwrap().take().unwrap();
             assert_eq!((sorted(left.processing), left.queued), (vec![0, 1], vec![2, 3]));
