@@ -1,10 +1,11 @@
 //! Whether the machine lets two threads run as they like, so that a latency says something about the queue and not about the system.
 //!
-//! The control has no queue: for some milliseconds one thread works without a pause, and another sleeps and wakes again and again. It runs
-//! before and after each measurement of a latency. If the thread that works lost its core for a while, or the sleeper was woken late, other
-//! programs or the host of a virtual machine had the cores. Then the measurement does not count, and is made again.
+//! The control has no queue: for some milliseconds one thread works without a pause, and another, on another core, sleeps and wakes again and
+//! again. It runs before and after each measurement of a latency. If the thread that works lost its core for a while, or the sleeper was
+//! woken late, other programs or the host of a virtual machine had the cores. Then the measurement does not count, and is made again.
 
 use crate::latency::histogram;
+use crate::pin::{Core, pin};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -41,6 +42,7 @@ fn is_quiet() -> bool {
     let (stop, begin) = (AtomicBool::new(false), Instant::now());
     let (late, paused) = thread::scope(|scope| {
         let works = scope.spawn(|| {
+            pin(Core::Second);
             let (mut last, mut paused) = (Instant::now(), Duration::ZERO);
             while !stop.load(Ordering::Relaxed) {
                 let now = Instant::now();
@@ -51,12 +53,17 @@ fn is_quiet() -> bool {
             }
             paused
         });
-        let mut late = histogram();
-        for _ in 0..SLEEPS {
-            let until = Instant::now() + SLEEP;
-            thread::sleep(SLEEP);
-            late.record(until.elapsed().as_nanos() as u64).expect("resizes by itself");
-        }
+        let sleeps = scope.spawn(|| {
+            pin(Core::First);
+            let mut late = histogram();
+            for _ in 0..SLEEPS {
+                let until = Instant::now() + SLEEP;
+                thread::sleep(SLEEP);
+                late.record(until.elapsed().as_nanos() as u64).expect("resizes by itself");
+            }
+            late
+        });
+        let late = sleeps.join().expect("it does not panic");
         stop.store(true, Ordering::Relaxed);
         (Duration::from_nanos(late.value_at_quantile(0.9)), works.join().expect("it does not panic"))
     });

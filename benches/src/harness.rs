@@ -189,7 +189,7 @@ impl Plan {
         let run = Run { thrown_away, ..run };
         let spread = |(mut spread, rounds, beside): (Spread, Vec<Histogram<u64>>, Vec<f64>)| {
             spread.count = rounds.iter().map(Histogram::len).sum();
-            spread.curve = curve(&rounds, spread.section == "tails");
+            spread.curve = curve(&rounds, ["tails", "latency"].contains(&spread.section.as_str()));
             spread.beside = (!beside.is_empty()).then(|| rounded(median(&beside)));
             spread
         };
@@ -206,7 +206,8 @@ fn curve(rounds: &[Histogram<u64>], is_median: bool) -> Vec<(f64, f64)> {
         true => median(&rounds.iter().map(|round| round.value_at_percentile(percentile) as f64).collect::<Vec<_>>()),
         false => all.value_at_percentile(percentile) as f64,
     };
-    Spread::percentiles(all.len()).map(|percentile| (percentile, at(percentile))).collect()
+    let rounds = if is_median { rounds.len() as u64 } else { 1 };
+    Spread::percentiles(all.len() / rounds).map(|percentile| (percentile, at(percentile))).collect()
 }
 
 #[cfg(test)]
@@ -245,7 +246,7 @@ mod tests {
                 notes.spread([section, "what", "a"], histogram, Some(round.get() as f64));
             }) as Step
         };
-        plan.task(String::new(), 3, vec![step("latency"), step("tails")]);
+        plan.task(String::new(), 3, vec![step("lateness"), step("tails")]);
         let spreads = plan.run(Run::default()).spreads;
         let maxima: Vec<_> = spreads.iter().map(|spread| spread.curve.last().unwrap().1.round() as u64 / 10).collect();
         assert_eq!((spreads.len(), spreads[0].count, maxima), (2, 3, vec![300, 200]));

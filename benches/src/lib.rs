@@ -18,6 +18,7 @@ pub mod matrix;
 pub mod memory;
 pub mod numbers;
 pub mod page;
+pub mod pin;
 pub mod results;
 pub mod rivals;
 pub mod suite;

@@ -31,7 +31,7 @@ struct Options {
     #[arg(long, default_value_t = 400_000, default_value_if("quick", "true", "50000"))]
     ops: u64,
     /// Wake-ups per subject, in all rounds together.
-    #[arg(long, default_value_t = 5_000, default_value_if("quick", "true", "1000"))]
+    #[arg(long, default_value_t = 15_000, default_value_if("quick", "true", "1000"))]
     wakes: u64,
     /// Keys per run of the workloads with delays.
     #[arg(long, default_value_t = 1_000_000, default_value_if("quick", "true", "100000"))]
