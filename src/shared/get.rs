@@ -10,7 +10,7 @@ use super::take::Taken;
 use crate::TryGetError;
 use crate::machine::{Claimed, Times};
 use crate::panics::drop_each;
-use crate::sync::{Arc, give_way, model_const, spin_while, with_parker, yield_while};
+use crate::sync::{Arc, give_way, model_const, now, spin_while, with_parker, yield_while};
 use crate::time::deadline::Deadline;
 use crate::wait::{Ticket, Waiter};
 use std::time::Instant;
@@ -218,9 +218,9 @@ impl<K> Shared<K> {
         Self::ensure_driver(this);
         if !deadline.is_zero() && !this.is_shutting_down() {
             deadline.start();
-            spin_while(|| this.ready() == 0);
             let keys_come_fast = this.hub().getters.keys_come_fast;
             if keys_come_fast {
+                spin_while(|| this.ready() == 0);
                 yield_while(|| this.ready() == 0);
             }
         }
@@ -254,7 +254,7 @@ impl<K> Shared<K> {
         let visited = self.visit_all(visit);
         let Some(wait) = visited.found else {
             if is_thread {
-                self.hub().getters.note_park(visited.handed_out);
+                self.hub().getters.note_park(now(), visited.handed_out);
             }
             return if visited.passed_by { Wait::ParkBriefly(ticket) } else { Wait::Park(ticket) };
         };

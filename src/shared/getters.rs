@@ -39,6 +39,11 @@ pub(super) const BUSY: Duration = Duration::from_micros(model_const(100, 0) as u
 /// must not stall the others.
 const PER_WAKE: usize = model_const(64, 2);
 
+/// Keys come fast if a thread parks again after this number of hand-outs at least, and a key has taken less than this time on average: much
+/// less than a park and a wake-up.
+const MANY: u64 = 8;
+const FAST: Duration = Duration::from_micros(2);
+
 /// Getters that wait.
 #[derive(Default)]
 pub(super) struct Getters {
@@ -47,11 +52,12 @@ pub(super) struct Getters {
     waking: usize,
     /// When the last of them was woken. (`None` at first: no clock is read where the standard library has none, and no threads.)
     pub(super) woken_at: Option<Instant>,
-    /// The number of hand-outs when a thread has last found no key.
-    handed_out_at_park: u64,
-    /// Many keys were handed out between the last two times that a thread has found none. Then a thread that finds no key yields before it goes on the list. If it shares a CPU
-    /// with the producer, parking after every few keys costs most of the time (335 ns a key, and 33 if it yields). If keys come more slowly,
-    /// it does not yield: the scheduler lets a thread that has yielded wait longer at its next wake-up (35 µs instead of 4).
+    /// When a thread has last found no key, and the number of hand-outs at that time.
+    pub(super) last_park: Option<(Instant, u64)>,
+    /// Many keys were handed out between the last two times that a thread has found none, and in a short time. Then a thread that finds no key
+    /// yields before it goes on the list. If it shares a CPU with the producer, parking after every few keys costs most of the time (335 ns
+    /// a key, and 33 if it yields). If keys come more slowly, it does not yield, because the scheduler may let a thread that has yielded wait
+    /// longer, until it goes on (100 µs and more) and at its next wake-up (35 µs instead of 4).
     pub(super) keys_come_fast: bool,
     /// Getters that were woken and are on the list again, as they have passed by a busy shard: a call that queued a key still relies on
     /// them.
@@ -131,10 +137,14 @@ impl Getters {
 
     /// A thread is on the list, has found no key, and is about to park. `handed_out`: the number of hand-outs so far. What this says of the
     /// time since the last such park is the estimate for the time until the next.
-    pub(super) fn note_park(&mut self, handed_out: u64) {
-        let before = std::mem::replace(&mut self.handed_out_at_park, handed_out);
-        // Another thread may have written a later number. And a shard that was passed by is not in the number.
-        self.keys_come_fast = handed_out.saturating_sub(before) >= 8;
+    pub(super) fn note_park(&mut self, at: Instant, handed_out: u64) {
+        let before = self.last_park.replace((at, handed_out));
+        self.keys_come_fast = before.is_some_and(|(last, before)| {
+            // Another thread may have written a later number. And a shard that was passed by is not in the number.
+            let keys = handed_out.saturating_sub(before);
+            keys >= MANY
+                && at.saturating_duration_since(last) < FAST.saturating_mul(keys.try_into().unwrap_or(u32::MAX))
+        });
     }
 
     pub(super) fn shrink(&mut self) {
@@ -157,6 +167,23 @@ mod tests {
     use super::*;
     use crate::sync::Parker;
     use std::task::Waker;
+
+    /// Eight hand-outs between two parks, and at most two microseconds for each.
+    #[test]
+    fn keys_come_fast_if_many_were_handed_out_in_a_short_time() {
+        let (begin, micros) = (Instant::now(), Duration::from_micros);
+        let is_fast_after = |(keys, time)| {
+            let mut getters = Getters::default();
+            getters.note_park(begin, 100);
+            assert!(!getters.keys_come_fast);
+            getters.note_park(begin + time, 100 + keys);
+            getters.keys_come_fast
+        };
+        let cases =
+            [(0, micros(0)), (7, micros(1)), (8, micros(1)), (8, micros(15)), (8, micros(16)), (100, micros(199))];
+        assert_eq!(cases.map(is_fast_after), [false, false, true, true, false, true]);
+        assert!(is_fast_after((u64::MAX - 100, micros(1))));
+    }
 
     /// When all are woken, the threads are on their way, and may be overdue.
     #[test]

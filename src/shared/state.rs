@@ -12,7 +12,7 @@ use crate::observe::{Observer, RunCounters};
 use crate::order::AnyOrder;
 use crate::panics::contained;
 use crate::random::SplitMix;
-use crate::sync::{Arc, AtomicU8, AtomicU64, Mutex, Ordering, counted_stamp, hasher, next_id, stamp};
+use crate::sync::{Arc, AtomicU8, AtomicU64, Mutex, Ordering, counted_stamp, hasher, next_id, note_parallelism, stamp};
 use crate::time::nanos;
 use ahash::RandomState;
 use crossbeam_utils::CachePadded;
@@ -65,6 +65,7 @@ impl<K: RefUnwindSafe> RefUnwindSafe for Shared<K> {}
 
 impl<K: Hash + Eq> Shared<K> {
     pub(crate) fn new(mut settings: Settings<K>, start: fn(&Arc<Self>) -> std::io::Result<()>) -> Self {
+        note_parallelism();
         let numbers = settings.seed.map(SplitMix::new);
         let hasher = numbers.as_ref().map_or_else(hasher, SplitMix::hasher);
         if let (Some(numbers), Limiter::External(limiter)) = (numbers, &mut settings.limiter) {

@@ -166,6 +166,8 @@ pub(crate) fn parallelism() -> usize {
     1
 }
 
+pub(crate) fn note_parallelism() {}
+
 std::thread_local!(static TIME_PASSES: Cell<bool> = const { Cell::new(false) });
 
 /// Sets whether time passes from now on: if it does, timed parks expire at once, and a release of the lock may be seen late.

@@ -196,8 +196,42 @@ pub(crate) fn yield_while(idle: impl Fn() -> bool) {
 
 /// The number of threads that can run at the same time. Cached, as the system call reads several files.
 pub(crate) fn parallelism() -> usize {
-    static CPUS: std::sync::OnceLock<usize> = std::sync::OnceLock::new();
-    *CPUS.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from))
+    CPUS.get(available_parallelism)
+}
+
+/// Asks for it again if it is not known to be more than one. Called when a queue is made, because the system answers for the calling thread:
+/// if a thread that is bound to a core has asked first, no thread would spin for a lock.
+pub(crate) fn note_parallelism() {
+    CPUS.ask(available_parallelism);
+}
+
+fn available_parallelism() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+static CPUS: Cpus = Cpus(std::sync::atomic::AtomicUsize::new(0));
+
+/// The largest number that was told, or zero.
+struct Cpus(std::sync::atomic::AtomicUsize);
+
+impl Cpus {
+    #[inline]
+    fn get(&self, available: impl FnOnce() -> usize) -> usize {
+        match self.0.load(std::sync::atomic::Ordering::Relaxed) {
+            0 => self.ask(available),
+            known => known,
+        }
+    }
+
+    #[cold]
+    fn ask(&self, available: impl FnOnce() -> usize) -> usize {
+        let known = self.0.load(std::sync::atomic::Ordering::Relaxed);
+        if known > 1 {
+            return known;
+        }
+        let available = available();
+        self.0.fetch_max(available, std::sync::atomic::Ordering::Relaxed).max(available)
+    }
 }
 
 /// Called between two critical sections by a call that makes many of them in a row: a thread that waits for the lock checks it every few
@@ -277,12 +311,21 @@ mod tests {
             });
             looks.get()
         };
-        let spins = std::thread::available_parallelism().map_or(1, usize::from) > 1;
+        let spins = available_parallelism() > 1;
         assert_eq!(
             [true, false].map(|idle| looks(&|idle| spin_while(idle), idle)),
             if spins { [64, 1] } else { [0, 0] }
         );
         assert_eq!([true, false].map(|idle| looks(&|idle| yield_while(idle), idle)), [3, 1]);
+    }
+
+    #[test]
+    fn a_thread_that_is_bound_to_a_core_does_not_answer_for_all_others() {
+        let cpus = Cpus(0.into());
+        let (bound, free) = (|| 1, || 4);
+        assert_eq!((cpus.get(bound), cpus.get(free)), (1, 1), "cached");
+        assert_eq!((cpus.ask(free), cpus.get(bound)), (4, 4), "a queue is made");
+        assert_eq!((cpus.ask(bound), cpus.ask(|| 8)), (4, 4));
     }
 
     #[test]
