@@ -157,6 +157,9 @@ impl<K> WorkQueueBuilder<K> {
     /// * **Keys are dropped later.** Up to 1024 keys that are done stay for each thread, so that a key that comes back costs no
     ///   allocation; and the map frees removed keys in batches, in any call. [`shrink_to_fit`](WorkQueue::shrink_to_fit) gives the former
     ///   back. A panic of a key's drop is caught. If a key comes back that is equal to one that stayed, the older one is handed out.
+    /// * **An answer may come before the key is in the order.** An add that finds the key queued by another thread returns
+    ///   [`Coalesced`](crate::Added::Coalesced) at once, though that thread may still be about to put the key there. Until that thread goes on,
+    ///   a `get` may find the queue empty, or other keys first. What a thread adds itself is in the order when the call returns.
     /// * **Lists of queued keys** ([`take_where`](WorkQueue::take_where), [`stop`](crate::Workers::stop)) are in the order of hand-outs if
     ///   one thread has queued the keys. Of keys of several threads, up to 64 of each other thread may come before an older key.
     /// * **Numbers** ([`stats`](WorkQueue::stats), [`len`](WorkQueue::len)) are read one after the other while other threads go on.

@@ -226,8 +226,10 @@
 //! * **W6** In a queue whose observer has an interval, a report is scheduled while a key is queued, processing or delayed; or the add of
 //!   such a key has not returned, and will schedule it. A report *first* schedules none, and *then* reads the numbers of each shard under
 //!   its lock. If keys are left, it schedules the next one. An add looks whether a report is scheduled *after* its critical section. A
-//!   scheduled report wakes the driver as an earlier delay does (I8). After the shut-down, delayed keys do not count. Shown by
-//!   `tests/reports.rs` and the models `the_last_report_meets_an_add` and `an_add_wakes_the_driver_for_a_report`.
+//!   scheduled report wakes the driver as an earlier delay does (I8). After the shut-down, delayed keys do not count. In a lock-free queue
+//!   fences take the place of the lock, and the report also reads the words of the keys, because the counts miss a key that is between two of
+//!   them. Shown by `tests/reports.rs` and the models `the_last_report_meets_an_add`, `an_add_wakes_the_driver_for_a_report` and
+//!   `a_report_meets_a_key_between_two_counts`.
 //! * **W7** While no driver thread can be started, each thread that waits in a get, a drain or an idle wait does its work, at least every ten
 //!   milliseconds. Such a thread looks whether there is a driver *after* it has gone on its list, and a call whose start of the driver fails
 //!   wakes the threads that are on a list. Shown by the tests of `src/shared/driverless.rs` and the model

@@ -1,11 +1,13 @@
 //! The lock-free engine: its own steps. The models of the other files run on it, too: see `ci/lock-free.sh`. Loom does not see into the map and the
 //! segment queue, which plain ones replace here.
 
-use keyqueue::{Added, Driver, WorkQueue};
+use keyqueue::observe::{Metrics, Observer};
+use keyqueue::{Added, Clock, Driver, WorkQueue};
 use loom::sync::Arc;
 use loom::sync::atomic::AtomicUsize;
 use loom::sync::atomic::Ordering::Relaxed;
 use loom_tests::{check, ns, with};
+use std::time::Duration;
 
 fn lock_free() -> WorkQueue<u64> {
     WorkQueue::builder().lock_free().driver(Driver::Manual).build()
@@ -288,4 +290,49 @@ fn until_dirty_meets_an_add() {
         assert_eq!(adder.join().unwrap(), Added::Deferred);
         item.done();
     });
+}
+
+/// Counts the reports. Its interval is a nanosecond.
+struct Reports(Arc<AtomicUsize>);
+
+impl Observer for Reports {
+    fn report(&self, _: &str, _: &Metrics) {
+        self.0.fetch_add(1, Relaxed);
+    }
+
+    fn interval(&self) -> Option<Duration> {
+        Some(ns(1))
+    }
+}
+
+/// A report meets a hand-out, or the end of the hand-out of a dirty key, and finds the key in no count: the next report is scheduled all the
+/// same (W6).
+#[test]
+fn a_report_meets_a_key_between_two_counts() {
+    for ends in [false, true] {
+        check(move || {
+            let (clock, time) = Clock::mock();
+            let reports = Arc::new(AtomicUsize::new(0));
+            let queue = WorkQueue::builder().lock_free().driver(Driver::Manual).clock(clock);
+            let queue = queue.observer(Reports(Arc::clone(&reports))).build();
+            queue.add(1);
+            let held = ends.then(|| queue.try_get_owned().unwrap());
+            if ends {
+                queue.add(1);
+            }
+            time.advance(ns(1));
+            let other = with(&queue, move |queue| match held {
+                Some(item) => {
+                    item.done();
+                    None
+                }
+                None => queue.try_get_owned().ok(),
+            });
+            queue.turn();
+            let _held = other.join().unwrap();
+            time.advance(ns(1));
+            queue.turn();
+            assert_eq!(reports.load(Relaxed), 2);
+        });
+    }
 }

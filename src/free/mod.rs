@@ -114,6 +114,17 @@ impl<K> Drop for Claim<'_, K> {
     }
 }
 
+/// The step of an add.
+struct Step<K> {
+    node: NodeRef<K>,
+    what: OnAdd,
+    /// That of the push.
+    number: u32,
+    was_awaited: bool,
+    /// It has made a held key dirty in a queue that is shut down, and has a claim on it.
+    is_late: bool,
+}
+
 /// What became of an add.
 pub(crate) enum Tried<'f, K> {
     Done(Added, Owed),
@@ -174,34 +185,15 @@ impl<K: Eq> Free<K> {
         // The linearization point of an add of a key that has a node is the step; that of a new key is its insertion.
         // Kept until the key is pushed: keys that the map drops at its end may use the queue.
         let guard = self.map.guard();
-        let found = self.map.add(hand, hash, Bits::QUEUED, &guard, |node| {
-            let add = |bits: Bits| match bits.is_gone() {
-                true => (bits, None),
-                false => {
-                    let (after, what) = bits.add();
-                    if what == OnAdd::Hold {
-                        (after.claim(), Some((what, 0)))
-                    } else {
-                        (after, Some((what, after.number())))
-                    }
-                }
-            };
-            point!();
-            // Written also if the bits stay: whoever gets the key sees what came before this add (P2).
-            let (before, what) = node.word().write(add);
-            point!();
-            let (what, number) = what?;
-            let mut is_late = false;
-            if what == OnAdd::Defer {
-                self.note_dirty(node);
-                fence_after_rmw();
-                // After the guard of the map the node may be gone, so an add that takes its step back needs a claim.
-                is_late = !is_open() && self.try_claim(node);
-            }
-            Some((node, what, number, before.is_awaited(), is_late))
+        let known = |node| self.add_known(node, &is_open);
+        let found = self.map.add(hand, hash, Bits::QUEUED, &guard, known);
+        let Step { node, what, number, was_awaited, is_late } = found.unwrap_or_else(|node| Step {
+            node,
+            what: OnAdd::Push,
+            number: Bits::QUEUED.number(),
+            was_awaited: false,
+            is_late: false,
         });
-        let (node, what, number, was_awaited, is_late) =
-            found.unwrap_or_else(|new| (new, OnAdd::Push, Bits::QUEUED.number(), false, false));
         point!();
         let mut owed = Owed::NOTHING;
         let added = match what {
@@ -238,6 +230,35 @@ impl<K: Eq> Free<K> {
         Tried::Done(added, owed)
     }
 
+    /// The step of an add of a key that has a node. `None`: the node is GONE.
+    #[inline(always)]
+    fn add_known(&self, node: NodeRef<K>, is_open: &impl Fn() -> bool) -> Option<Step<K>> {
+        let add = |bits: Bits| match bits.is_gone() {
+            true => (bits, None),
+            false => {
+                let (after, what) = bits.add();
+                if what == OnAdd::Hold {
+                    (after.claim(), Some((what, 0)))
+                } else {
+                    (after, Some((what, after.number())))
+                }
+            }
+        };
+        point!();
+        // Written also if the bits stay: whoever gets the key sees what came before this add (P2).
+        let (before, what) = node.word().write(add);
+        point!();
+        let (what, number) = what?;
+        let mut is_late = false;
+        if what == OnAdd::Defer {
+            self.note_dirty(node);
+            fence_after_rmw();
+            // After the guard of the map the node may be gone, so an add that takes its step back needs a claim.
+            is_late = !is_open() && self.try_claim(node);
+        }
+        Some(Step { node, what, number, was_awaited: before.is_awaited(), is_late })
+    }
+
     /// A claim on the node of this key, which is made if there is none.
     pub(crate) fn find_or_insert(&self, hand: &mut Option<K>, hash: KeyHash) -> Claim<'_, K> {
         let guard = self.map.guard();
@@ -270,7 +291,7 @@ impl<K> Free<K> {
     }
 
     /// `get`. `None`: there was a moment at which no key was queued, but for adds that have not settled.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn take(&self) -> Option<NodeRef<K>> {
         loop {
             point!();

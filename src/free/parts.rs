@@ -166,44 +166,41 @@ mod real {
             guard: &Guard<'_>,
             mut known: impl FnMut(NodeRef<K>) -> Option<R>,
         ) -> Result<R, NodeRef<K>> {
-            let key = hand.as_ref().expect("an add has a key in its hand");
-            while let Some(owner) = self.nodes.get(&Query(Hashed { key, hash }), guard) {
-                if let Some(answer) = known(owner.0) {
+            loop {
+                let key = hand.as_ref().expect("an add has a key in its hand");
+                let found = self.nodes.get(&Query(Hashed { key, hash }), guard).map(|owner| owner.0);
+                let node = match found {
+                    Some(node) => node,
+                    None => match self.insert(hand, hash, bits, guard) {
+                        Ok(new) => return Err(new),
+                        Err(known) => known,
+                    },
+                };
+                if let Some(answer) = known(node) {
                     return Ok(answer);
                 }
-                self.remove_gone(owner.0);
+                self.remove_gone(node);
             }
-            let key = hand.take().expect("as above");
-            self.insert(NodeRef::new(key, hash, bits, self.is_measured), hand, guard, &mut known)
         }
 
-        /// Inserts a new node, unless another thread is first.
+        /// Inserts a new node. `Err`: another thread was first, with this node.
         #[inline(never)]
-        fn insert<R>(
+        fn insert(
             &self,
-            node: NodeRef<K>,
             hand: &mut Option<K>,
+            hash: KeyHash,
+            bits: Bits,
             guard: &Guard<'_>,
-            known: &mut dyn FnMut(NodeRef<K>) -> Option<R>,
-        ) -> Result<R, NodeRef<K>> {
-            let mut owner = Owner(node);
-            loop {
-                match self.nodes.try_insert(KeyOf(node), owner, guard) {
-                    Ok(_) => return Err(node),
-                    Err(taken) => {
-                        if let Some(panic) = EQ_PANIC.take() {
-                            drop(taken.not_inserted);
-                            resume_unwind(panic);
-                        }
-                        if let Some(answer) = known(taken.current.0) {
-                            *hand = Some(taken.not_inserted.into_key());
-                            return Ok(answer);
-                        }
-                        self.remove_gone(taken.current.0);
-                        owner = taken.not_inserted;
-                    }
-                }
+        ) -> Result<NodeRef<K>, NodeRef<K>> {
+            let key = hand.take().expect("an add has a key in its hand");
+            let node = NodeRef::new(key, hash, bits, self.is_measured);
+            let Err(taken) = self.nodes.try_insert(KeyOf(node), Owner(node), guard) else { return Ok(node) };
+            if let Some(panic) = EQ_PANIC.take() {
+                drop(taken.not_inserted);
+                resume_unwind(panic);
             }
+            *hand = Some(taken.not_inserted.into_key());
+            Err(taken.current.0)
         }
 
         #[inline]

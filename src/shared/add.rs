@@ -44,6 +44,12 @@ impl<K: Hash + Eq> Shared<K> {
     #[inline(never)]
     fn add_to_one_of_many(this: &Arc<Self>, key: K, hash: KeyHash, wakeups: Wakeups) -> Added {
         if_free!(this, free => Self::free_add(this, free, key, hash, wakeups == Wakeups::Now));
+        Self::add_to_chosen(this, key, hash, wakeups)
+    }
+
+    // A function of its own, here and in `done.rs`: else a lock-free queue pays for its frame.
+    #[inline(never)]
+    fn add_to_chosen(this: &Arc<Self>, key: K, hash: KeyHash, wakeups: Wakeups) -> Added {
         let locked = this.at(hash.shard(this.shards()));
         this.note_add(locked);
         Self::add_to(this, locked, key, hash, wakeups, this.stamp)

@@ -28,6 +28,11 @@ impl<K> Shared<K> {
     #[inline(never)]
     fn done_in_one_of_many(&self, claimed: Claimed<K>) {
         if_free!(self, free => self.free_end(free, claimed, End::Done));
+        self.done_in_chosen(claimed);
+    }
+
+    #[inline(never)]
+    fn done_in_chosen(&self, claimed: Claimed<K>) {
         let home = self.at(claimed.hash().shard(self.shards()));
         self.end_in(home, claimed, End::Done, self.stamp);
     }

@@ -118,7 +118,8 @@ impl<'s, K> Records<'s, K> {
         let ended = self.shared.measured(self.free, node, ended);
         let ((added, what, owed), worked) = ended.expect("it always ends");
         if what == OnDone::Hold && !is_held {
-            self.machine.hold_back(&node, hash); // it rests, so it is not gone
+            // It rests, so it is not gone. If the queue was shut down meanwhile, this `done` came before that: the add stays.
+            self.machine.hold_back(&node, hash);
         }
         (self.note_dirty(hash, (added, owed)), worked)
     }
@@ -245,12 +246,14 @@ impl<K> Shared<K> {
             Tried::Held(claim) => this.add_by_records(free, &claim, How::NOW),
         };
         if this.has_extras() {
+            fence_after_rmw(); // W6
             Self::after_add(this, added);
         }
         added
     }
 
     /// `try_get`.
+    #[inline(never)]
     pub(super) fn free_take(this: &Arc<Self>, free: &Free<K>) -> Option<Claimed<K>> {
         let taken = this.free_taken(free, free.take()?);
         Some(Self::hand_out(this, taken))
@@ -335,6 +338,7 @@ impl<K> Shared<K> {
         let added = this.add_by_records(free, &claim, how);
         drop(claim);
         if this.has_extras() {
+            fence_after_rmw(); // W6
             Self::after_add(this, added);
         }
         added
@@ -388,6 +392,7 @@ impl<K> Shared<K> {
                 let has_added = records.owed.has(Owed::ADDED);
                 records.end();
                 drop(on_its_way);
+                fence(Ordering::SeqCst); // W6
                 Self::after_requeue(this, None, added, worked, has_added);
                 Ok(added)
             }

@@ -95,13 +95,19 @@ impl<K> Shared<K> {
     /// [`try_take`](Self::try_take) of a queue with several shards.
     #[inline(never)]
     fn take_chosen(this: &Arc<Self>) -> Option<Claimed<K>> {
+        if_free!(this, free => Self::free_take(this, free));
+        Self::take_from_chosen(this)
+    }
+
+    // A function of its own, as in `add.rs`.
+    #[inline(never)]
+    fn take_from_chosen(this: &Arc<Self>) -> Option<Claimed<K>> {
         // Asked before it takes a lock, too: with priorities, the thread chooses anew.
         if !this.flags().has(Flags::HAND_OUT) {
             if let Some(claimed) = this.take_nearby() {
                 return Some(claimed);
             }
         }
-        if_free!(this, free => Self::free_take(this, free));
         let taken = this.choose()?;
         Some(Self::hand_out(this, taken))
     }

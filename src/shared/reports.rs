@@ -10,7 +10,8 @@
 //! **No add is missed (W6).** A report makes the queue quiet *first*, and *then* reads the numbers of each shard under its lock. An add
 //! reads whether the queue is quiet *after* its critical section. The lock of this shard orders the two: if the report reads the numbers
 //! later, it counts the key, and schedules the next report; if the add comes later, it finds the queue quiet, and schedules that report
-//! itself.
+//! itself. In a lock-free queue, fences take the place of the lock: the report has one after it has made the queue quiet, and the add has one
+//! after its step.
 
 use super::Shared;
 use crate::machine::NEVER;
@@ -69,8 +70,13 @@ impl<K> Shared<K> {
         let metrics = this.metrics();
         let stats = &metrics.stats;
         let delayed = if stats.shutting_down { 0 } else { stats.delayed };
+        let has_keys = stats.len + stats.processing + delayed > 0;
+        // The counts of a lock-free queue miss a key for a moment, when it has left the order and is not counted as processing yet, or the
+        // other way round. Its word says at each time what it is.
+        #[cfg(feature = "lock-free")]
+        let has_keys = has_keys || this.free().is_some_and(|free| free.count_active() != (0, 0));
         // Before the observer is called, which may panic.
-        if stats.len + stats.processing + delayed > 0 {
+        if has_keys {
             this.schedule_report(now);
             Self::ensure_driver(this); // the driver thread may have ended meanwhile, as it found none scheduled
         }

@@ -120,7 +120,7 @@ impl<K> Shared<K> {
     #[cfg(feature = "lock-free")]
     fn add_free(&self, stats: &mut Stats) {
         if let Some(free) = self.free() {
-            std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst); // W6: a report has made the queue quiet before
+            crate::sync::fence(crate::sync::Ordering::SeqCst); // W6: a report has made the queue quiet before
             free.add_counts(stats);
             let ages = free.ages(self.settings.clock.now());
             if let Some(ages) = ages {
