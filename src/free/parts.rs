@@ -192,6 +192,7 @@ mod real {
             bits: Bits,
             guard: &Guard<'_>,
         ) -> Result<NodeRef<K>, NodeRef<K>> {
+            drop(EQ_PANIC.take()); // of an insertion that has succeeded, as another thread had removed the other node
             let key = hand.take().expect("an add has a key in its hand");
             let node = NodeRef::new(key, hash, bits, self.is_measured);
             let Err(taken) = self.nodes.try_insert(KeyOf(node), Owner(node), guard) else { return Ok(node) };

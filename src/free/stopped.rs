@@ -119,3 +119,17 @@ fn others_go_on_while_a_thread_is_stopped_anywhere_in_a_hot_call() {
     println!("{points} places");
     assert!(points >= 20, "{points} places");
 }
+
+/// While an add is on its way, an idle wait cannot know whether it is over. It does not spin for that long.
+#[test]
+#[cfg(target_os = "linux")]
+fn an_idle_wait_pauses_while_an_add_is_on_its_way() {
+    let queue = WorkQueue::<u64>::builder().lock_free().build();
+    let on_its_way = queue.shared.free().unwrap().begin();
+    let before = crate::sync::cpu_time();
+    assert!(queue.wait_idle_timeout(Duration::from_millis(200)).is_err());
+    let ran = crate::sync::cpu_time() - before;
+    assert!(ran < Duration::from_millis(100), "{ran:?} of 200 ms");
+    drop(on_its_way);
+    assert!(queue.wait_idle_timeout(Duration::from_secs(20)).is_ok());
+}

@@ -5,13 +5,18 @@
 //! this shard, and each looks again.
 
 use super::Shared;
+use super::getters::BUSY;
 use super::state::if_free;
 use crate::WaitIdleTimeoutError;
 use crate::machine::Machine;
-use crate::sync::{Arc, give_way, with_parker};
+use crate::sync::{Arc, give_way, model_const, with_parker};
 use crate::time::deadline::Deadline;
 use crate::wait::{Ticket, Waiter};
 use std::task::Waker;
+use std::time::Instant;
+
+/// A thread that has found so often that others have added keys during its look pauses before each further look. (In the models it goes on.)
+const LOOKS: usize = model_const(16, usize::MAX);
 
 /// What to wait for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,14 +72,21 @@ impl<K> Shared<K> {
     /// Parks until the goal is reached. `false`: the deadline has passed.
     fn park_for(this: &Arc<Self>, goal: WaitGoal, deadline: &Deadline) -> bool {
         with_parker(|parker| {
-            let mut late = deadline.is_zero();
+            let (mut late, mut looks) = (deadline.is_zero(), 0);
             loop {
                 let waiter = (!late).then(|| Waiter::Thread(parker.unparker()));
                 match this.look(goal, waiter) {
                     Look::Over => return true,
                     Look::NotYet => return false,
                     Look::Unknown if late => return false,
-                    Look::Unknown => give_way(),
+                    Look::Unknown if looks < LOOKS => {
+                        looks += 1;
+                        give_way();
+                    }
+                    Look::Unknown => {
+                        let soon = Some(Instant::now() + BUSY);
+                        Self::park(this, parker, deadline.start().into_iter().chain(soon).min());
+                    }
                     Look::Listed(ticket) => {
                         Self::park(this, parker, deadline.start());
                         this.leave_drainers(Some(ticket));

@@ -158,7 +158,7 @@ impl<K> Shared<K> {
     /// The lock-free engine, if the queue has it.
     #[cfg(feature = "lock-free")]
     #[inline(always)]
-    pub(super) fn free(&self) -> Option<&Free<K>> {
+    pub(crate) fn free(&self) -> Option<&Free<K>> {
         self.free.as_deref()
     }
 
