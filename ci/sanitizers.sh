@@ -8,10 +8,11 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 host="$(rustc -vV | sed -n 's/^host: //p')"
-tests=(--lib --test stress --test queue --test client_go --test delays_driver --test delays_large --test delays_stress)
+# The lock-free engine is in its own tests and in `--lib`.
+tests=(--features lock-free --lib --test lock_free --test stress --test queue --test client_go --test delays_driver --test delays_large --test delays_stress)
 # Leaks are not looked for in these tests: futures are leaked, items are forgotten, observers hold the queue that holds them, code of the
 # user panics.
-leaky=(--test against_reference --test workers --test worker_panics --test wait_idle --test observers)
+leaky=(--features lock-free --test against_reference --test workers --test worker_panics --test wait_idle --test observers)
 
 # These run no unsafe code.
 safe=(--skip order:: --skip wait::tests --skip numbers::)
@@ -39,4 +40,4 @@ if [ ! -f "$runtime" ] || [ ! -x /usr/bin/rustc ] || [ ! -d /usr/lib/rustlib/src
 fi
 cp -n "$runtime" "/usr/lib/rustlib/$host/lib/" || true
 RUSTC=/usr/bin/rustc RUSTC_BOOTSTRAP=1 RUSTFLAGS="-Zsanitizer=thread" CARGO_TARGET_DIR=target/tsan \
-    cargo test --locked -Zbuild-std --target "$host" "${tests[@]}" "${leaky[@]}"
+    cargo test --locked -Zbuild-std --target "$host" "${tests[@]}" "${leaky[@]:2}"

@@ -450,7 +450,8 @@ impl<K> WorkQueue<K> {
     /// The item borrows the queue. To move it to another thread or a task (`tokio::spawn`), see [`get_owned`](Self::get_owned).
     ///
     /// # Blocking
-    /// Spins for about a microsecond, and then parks the thread. While keys come fast, it yields a few times first.
+    /// Parks the thread. While keys come fast, in less than two microseconds each, it spins for about a microsecond first, and then yields a
+    /// few times.
     ///
     /// # Examples
     /// ```

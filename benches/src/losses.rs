@@ -254,9 +254,10 @@ mod tests {
                     let ratio = [1.0 - 1e-9, 1.0 + 1e-9].map(|by| format!("(**{:.2}**)", ours / theirs * by));
                     let there = list.lines().any(|line| {
                         let (name, rest) = line.trim_start_matches("| ").split_once(" | ").unwrap_or_default();
-                        let name = format!("{name},");
-                        words.iter().all(|word| name.contains(word))
-                            && name.contains(form)
+                        // The page may have a comma between the words of a row: "unique, 1x1".
+                        let name = format!("{name},").replace(',', "");
+                        words.iter().all(|word| name.contains(&word.replace(',', "")))
+                            && name.contains(&form.replace(',', ""))
                             && rest.split(';').any(|loss| {
                                 loss.contains(rival.as_str()) && ratio.iter().any(|ratio| loss.contains(ratio))
                             })
