@@ -136,9 +136,9 @@ impl<K> WorkQueueBuilder<K> {
     ///
     /// **When to take it**: if threads work for some time between their calls and the longest waits matter, or if a thread that the
     /// system takes from its core, or that is stopped, must not hold up the others. With one thread a call takes two to four times the
-    /// instructions of the default engine, and a key takes more memory. A key that the map does not know costs half a microsecond, which is ten
-    /// times what it costs there, so it is not for queues whose keys seldom come back. With several shards a stopped thread holds up the keys of one shard; but
-    /// the order of the keys is weaker there, and here it is first in, first out.
+    /// instructions of the default engine, and a key takes more memory. A key that the map does not know costs half a microsecond, which is
+    /// ten times what it costs there, so it is not for queues whose keys seldom come back. With several shards a stopped thread holds up the
+    /// keys of one shard; but the order of the keys is weaker there, and here it is first in, first out.
     ///
     /// | a thread is stopped | these wait for it, beside calls on its own key |
     /// |---|---|

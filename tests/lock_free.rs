@@ -348,6 +348,9 @@ fn a_drain_ends_beside_refused_adds() {
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
+            while !queue.shutting_down() {
+                std::thread::yield_now(); // an add from before would be accepted, and nobody takes the key
+            }
             while !is_over.load(Relaxed) {
                 queue.add(0);
                 queue.add_after(1, Duration::from_secs(1));
