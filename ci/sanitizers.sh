@@ -39,5 +39,5 @@ if [ ! -f "$runtime" ] || [ ! -x /usr/bin/rustc ] || [ ! -d /usr/lib/rustlib/src
     exit 0
 fi
 cp -n "$runtime" "/usr/lib/rustlib/$host/lib/" || true
-RUSTC=/usr/bin/rustc RUSTC_BOOTSTRAP=1 RUSTFLAGS="-Zsanitizer=thread" CARGO_TARGET_DIR=target/tsan \
+TSAN_OPTIONS="suppressions=$PWD/ci/tsan.txt" RUSTC=/usr/bin/rustc RUSTC_BOOTSTRAP=1 RUSTFLAGS="-Zsanitizer=thread" CARGO_TARGET_DIR=target/tsan \
     cargo test --locked -Zbuild-std --target "$host" "${tests[@]}" "${leaky[@]:2}"
