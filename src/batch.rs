@@ -11,7 +11,8 @@ use std::ops::Deref;
 ///
 /// A batch is for work that is cheaper for many keys at once, such as one request to a database. It dereferences to a slice of
 /// [`Item`]s, so a worker can look at each key. In a queue with one shard, one critical section ends up to 32 of its keys, where as many items
-/// take 32 sections; with several shards, or without locks, each key ends by itself. If some keys of a batch have failed, take their items out with [`swap_remove`](Self::swap_remove), and [retry](Item::retry) them.
+/// take 32 sections; with several shards, or without locks, each key ends by itself. If some keys of a batch have failed, take their items
+/// out with [`swap_remove`](Self::swap_remove), and [retry](Item::retry) them.
 ///
 /// What an [`Item`] says about adds, panics and leaks holds for each item of a batch.
 ///

@@ -8,6 +8,7 @@ pub mod control;
 pub mod costs;
 pub mod delays;
 pub mod floors;
+pub mod forms;
 pub mod harness;
 pub mod latency;
 pub mod limits;

@@ -161,6 +161,8 @@ impl<K> Table<K> {
         }
     }
 
+    // Each of the next two has a cold half of its own: with one look-up of the chain for both, a cycle takes 4 instructions more.
+
     /// Puts a slot into its chain.
     #[inline]
     fn link(&self, entry: EntryRef<K>) {

@@ -12,6 +12,7 @@
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 fn main() {
     use common::mutex::{parking_lot_mutex, std_mutex};
+    use keyqueue_benches::forms::{LOCK_FREE, Shards};
     use keyqueue_benches::rivals::{DashSeg, Papaya, Scc};
     use traced::run;
 
@@ -19,9 +20,9 @@ fn main() {
     println!("| a thread stops in | call | key | instructions | one of two others stands still, % | both, % |");
     println!("|---|---|---|---:|---:|---:|");
     let subjects: [fn(&str); 8] = [
-        run::<subjects::Locked<1>>,
-        run::<subjects::Locked<16>>,
-        run::<subjects::LockFree>,
+        run::<Shards<1>>,
+        run::<Shards<16>>,
+        run::<Shards<LOCK_FREE>>,
         run::<parking_lot_mutex::Queue<u64>>,
         run::<std_mutex::Queue<u64>>,
         run::<DashSeg<u64>>,
@@ -34,20 +35,6 @@ fn main() {
 #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
 fn main() {
     println!("single-stepping is for Linux on x86-64");
-}
-
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
-mod subjects {
-    use keyqueue::WorkQueue;
-
-    pub struct Locked<const SHARDS: usize>(WorkQueue<u64>);
-    pub struct LockFree(WorkQueue<u64>);
-
-    common::subject!(
-        [const SHARDS: usize] Locked<SHARDS>, u64, if SHARDS == 1 { "keyqueue, 1 shard" } else { "keyqueue, 16 shards" },
-        WorkQueue::builder().shards(SHARDS).build(), |queue, key| queue.add(key)
-    );
-    common::subject!([] LockFree, u64, "keyqueue, lock-free", WorkQueue::builder().lock_free().build(), |queue, key| queue.add(key));
 }
 
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]

@@ -3,34 +3,13 @@
 use common::mutex::{parking_lot_mutex, std_mutex};
 use common::threads::timed;
 use common::workloads::{cycle, fill_and_drain, own_keys, ring, unique, with_queued_keys};
-use common::{Key, Subject, subject};
-use keyqueue::WorkQueue;
+use common::{Key, Subject};
+pub use keyqueue_benches::forms::{LOCK_FREE, Shards};
 use keyqueue_benches::harness::Plan;
 use keyqueue_benches::rivals::{DashSeg, Papaya, Scc};
 use keyqueue_benches::runs;
 use keyqueue_benches::workload::Run;
 use std::time::{Duration, Instant};
-
-/// A queue with this number of shards, or [`LOCK_FREE`].
-pub struct Shards<const N: usize>(pub WorkQueue<u64>);
-
-/// Stands for the lock-free engine.
-pub const LOCK_FREE: usize = 0;
-
-const fn name(shards: usize) -> &'static str {
-    match shards {
-        LOCK_FREE => "keyqueue, lock-free",
-        1 => "keyqueue, 1 shard",
-        _ => "keyqueue, 16 shards",
-    }
-}
-
-fn make(shards: usize) -> WorkQueue<u64> {
-    let builder = WorkQueue::builder();
-    if shards == LOCK_FREE { builder.lock_free().build() } else { builder.shards(shards).build() }
-}
-
-subject!([const N: usize] Shards<N>, u64, name(N), make(N), |queue, key| queue.add(key));
 
 /// Keys that are queued in the workloads with a fixed set of keys.
 const KEYS: u64 = 1024;
