@@ -555,11 +555,10 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueueBuilder<K> {
     /// What the lock-free engine cannot do.
     #[cfg(feature = "lock-free")]
     fn check_lock_free(&self) -> Result<(), InvalidArgument> {
-        let Settings { shards, delayed_add, order, .. } = &self.settings;
-        let line = "a lock-free queue has one line, which is first in, first out";
+        let Settings { delayed_add, order, .. } = &self.settings;
+        let line = "the order of a lock-free queue is first in, first out";
         let policy = "in a lock-free queue an add without a delay does not look at the delay of its key";
         let refused = [
-            ("shards", (*shards > 1).then(|| shards.to_string()), line),
             ("fair_by", order.group_of.is_some().then(|| "a function".into()), line),
             ("strict_priorities", order.strict.then(|| "true".into()), line),
             ("delayed_add", (*delayed_add != DelayedAdd::Independent).then(|| format!("{delayed_add:?}")), policy),

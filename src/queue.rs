@@ -1024,7 +1024,7 @@ impl<K> WorkQueue<K> {
     /// ```
     #[must_use]
     pub fn shards(&self) -> usize {
-        self.shared.shards()
+        self.shared.settings.shards
     }
 
     /// A snapshot of the queue's counters, consistent in each [shard](Self::shards).

@@ -17,7 +17,6 @@ fn lock_free() -> WorkQueueBuilder<u64> {
 #[test]
 fn what_it_cannot_do_is_refused() {
     let refused = [
-        (lock_free().shards(2), "shards is 2: "),
         (lock_free().fair_by(|key| *key), "fair_by is a function: "),
         (lock_free().strict_priorities(true), "strict_priorities is true: "),
         (lock_free().delayed_add(DelayedAdd::Strict), "delayed_add is Strict: "),
@@ -28,7 +27,7 @@ fn what_it_cannot_do_is_refused() {
         let error = builder.try_build().unwrap_err().to_string();
         assert!(error.starts_with(begin) && error.contains("lock-free"), "{error}");
     }
-    assert!(lock_free().shards(1).measure(true).delayed_add(DelayedAdd::Independent).try_build().is_ok());
+    assert!(lock_free().shards(16).measure(true).delayed_add(DelayedAdd::Independent).try_build().is_ok());
 }
 
 /// A priority is refused before anything is changed; a key that its holder puts back with one is done.
@@ -50,7 +49,11 @@ fn a_priority_panics() {
 /// Many keys are queued, every second one is removed, and the others are handed out in their order, by a queue that has swept meanwhile.
 #[test]
 fn a_sweep_keeps_the_order() {
-    let queue = lock_free().build();
+    // One thread uses one line.
+    [1, 16].into_iter().for_each(|shards| a_sweep_of_keeps_the_order(&lock_free().shards(shards).build()));
+}
+
+fn a_sweep_of_keeps_the_order(queue: &WorkQueue<u64>) {
     let mut expected = Vec::new();
     for round in 0..20_u64 {
         let keys = round * 10_000..(round + 1) * 10_000;
@@ -67,6 +70,41 @@ fn a_sweep_keeps_the_order() {
     for key in expected.into_iter().filter(|key| key % 2 == 1) {
         assert_eq!(*queue.get().unwrap(), key);
     }
+}
+
+/// Keys that other threads have added come, though the getter has a line of its own in which there is always one (F12); and those that are left
+/// after a drain of them are taken out from all lines.
+#[test]
+fn no_line_starves() {
+    let queue = lock_free().shards(16).build();
+    thread::scope(|scope| {
+        for adder in 1..=20 {
+            let queue = &queue;
+            scope.spawn(move || (0..100).for_each(|n| _ = queue.add(adder << 32 | n)));
+        }
+    });
+    assert_eq!(queue.len(), 2000);
+    let mut of_others = 0;
+    // Of its own it has few at each time, so without the fronts it would never leave its line.
+    (0..10).for_each(|own| _ = queue.add(own));
+    for hand_out in 0..4000_u64 {
+        let item = queue.try_get().unwrap();
+        if *item >> 32 > 0 {
+            of_others += 1;
+        } else {
+            queue.add(*item); // it comes again
+        }
+        item.done();
+        if of_others == 1900 {
+            println!("all but 100 after {hand_out} hand-outs");
+            break;
+        }
+    }
+    assert_eq!(of_others, 1900);
+    let taken = queue.take_where(|key| key >> 32 > 0);
+    assert_eq!((taken.queued.len(), queue.len()), (100, 10));
+    (0..10).for_each(|_| queue.try_get().unwrap().done());
+    assert!(queue.try_get().is_err());
 }
 
 /// A key that counts those that are alive.
@@ -116,8 +154,8 @@ fn vacated_nodes_are_bounded() {
 fn no_add_is_lost() {
     const KEYS: u64 = 23;
     let adds = if cfg!(debug_assertions) { 20_000 } else { 200_000 };
-    for removes in [false, true] {
-        let queue = lock_free().build();
+    for (removes, shards) in [(false, 1), (true, 1), (false, 4), (true, 4)] {
+        let queue = lock_free().shards(shards).build();
         let numbers = || (0..KEYS).map(|_| AtomicU64::new(0)).collect::<Vec<_>>(); // beside the queue: Relaxed
         let [added, seen, holders] = [numbers(), numbers(), numbers()];
         thread::scope(|scope| {
@@ -182,11 +220,15 @@ fn no_add_is_lost() {
 /// New keys of several adders: those of each come in the order of its adds.
 #[test]
 fn keys_of_one_adder_come_in_order() {
+    for shards in [1, 2, 16] {
+        keys_of_one_adder_come_in_order_from(&lock_free().shards(shards).build());
+    }
+}
+
+fn keys_of_one_adder_come_in_order_from(queue: &WorkQueue<u64>) {
     const EACH: u64 = 30_000;
-    let queue = lock_free().build();
     thread::scope(|scope| {
         for adder in 0..3 {
-            let queue = &queue;
             scope.spawn(move || (0..EACH).for_each(|n| assert_eq!(queue.add(adder << 32 | n), Added::Queued)));
         }
         let mut next = [0; 3];
@@ -203,7 +245,7 @@ fn keys_of_one_adder_come_in_order() {
 #[test]
 fn adds_beside_a_shut_down_are_handed_out_or_refused() {
     for round in 0..200 {
-        let queue = lock_free().build();
+        let queue = lock_free().shards([1, 4][round / 2 % 2]).build();
         let (accepted, got, go) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
         thread::scope(|scope| {
             let (queue, accepted, got, go) = (&queue, &accepted, &got, &go);
@@ -238,10 +280,15 @@ fn adds_beside_a_shut_down_are_handed_out_or_refused() {
 /// An idle wait beside a chain of keys, each of which is added by the holder of the one before.
 #[test]
 fn an_idle_wait_sees_the_end_of_a_chain() {
-    let queue = lock_free().build();
+    for shards in [1, 4] {
+        an_idle_wait_of_sees_the_end_of_a_chain(&lock_free().shards(shards).build());
+    }
+}
+
+fn an_idle_wait_of_sees_the_end_of_a_chain(queue: &WorkQueue<u64>) {
     let last = AtomicU64::new(0);
     thread::scope(|scope| {
-        let (queue, last) = (&queue, &last);
+        let last = &last;
         for _ in 0..2 {
             scope.spawn(move || {
                 while let Some(item) = queue.get() {

@@ -3,15 +3,18 @@
 use common::subject;
 use keyqueue::WorkQueue;
 
-/// A queue with this number of shards, or [`LOCK_FREE`].
+/// A queue with this number of shards, [`LOCK_FREE`], or [`LOCK_FREE_16`].
 pub struct Shards<const N: usize>(pub WorkQueue<u64>);
 
-/// Stands for the lock-free engine.
+/// Stands for the lock-free engine with one shard.
 pub const LOCK_FREE: usize = 0;
+/// Stands for the lock-free engine with 16 shards.
+pub const LOCK_FREE_16: usize = usize::MAX;
 
 const fn name(shards: usize) -> &'static str {
     match shards {
         LOCK_FREE => "keyqueue, lock-free",
+        LOCK_FREE_16 => "lock-free, 16 shards",
         1 => "keyqueue, 1 shard",
         _ => "keyqueue, 16 shards",
     }
@@ -19,7 +22,12 @@ const fn name(shards: usize) -> &'static str {
 
 fn make(shards: usize) -> WorkQueue<u64> {
     let builder = WorkQueue::builder();
-    if shards == LOCK_FREE { builder.lock_free().build() } else { builder.shards(shards).build() }
+    match shards {
+        LOCK_FREE => builder.lock_free(),
+        LOCK_FREE_16 => builder.lock_free().shards(16),
+        _ => builder.shards(shards),
+    }
+    .build()
 }
 
 subject!([const N: usize] Shards<N>, u64, name(N), make(N), |queue, key| queue.add(key));

@@ -13,6 +13,14 @@ fn lock_free() -> WorkQueue<u64> {
     WorkQueue::builder().lock_free().driver(Driver::Manual).build()
 }
 
+/// A queue with two lines, and a key of each: in a model a key's line is its shard in the other engine.
+fn two_lines() -> (WorkQueue<u64>, [u64; 2]) {
+    let builder = || WorkQueue::builder().shards(2).seed(1).driver(Driver::Manual);
+    let other = builder().build();
+    let keys = [0, 1].map(|line| (1..).find(|key| other.shard_index(key) == line).expect("each line has keys"));
+    (builder().lock_free().build(), keys)
+}
+
 /// Takes all that is queued, one key at a time.
 fn take_all(queue: &WorkQueue<u64>) -> usize {
     std::iter::from_fn(|| queue.try_get().ok().map(drop)).count()
@@ -275,6 +283,49 @@ fn a_getter_meets_a_sweep() {
         assert!(queue.remove(&2) && queue.remove(&3));
         assert_eq!(getter.join().unwrap(), Ok(1));
         assert_eq!((queue.len(), take_all(&queue)), (0, 0));
+    });
+}
+
+/// With two lines, two pushes meet a getter that parks and looks into one line after the other (F10).
+#[test]
+fn pushes_into_two_lines_meet_a_getter_that_parks() {
+    check(|| {
+        let (queue, keys) = two_lines();
+        let getter = with(&queue, |queue| *queue.get().unwrap());
+        let adder = with(&queue, move |queue| queue.add(keys[1]));
+        queue.add(keys[0]);
+        assert_eq!(adder.join().unwrap(), Added::Queued);
+        assert!(keys.contains(&getter.join().unwrap()));
+        assert_eq!((queue.len(), take_all(&queue)), (1, 1));
+    });
+}
+
+/// With two lines, two adds meet the shut-down and the getter that is told of it (F9, P6).
+#[test]
+fn adds_into_two_lines_meet_the_shut_down() {
+    check(|| {
+        let (queue, keys) = two_lines();
+        let adder = with(&queue, move |queue| keys.map(|key| usize::from(queue.add(key) == Added::Queued)));
+        queue.shut_down();
+        let got = std::iter::from_fn(|| queue.get().map(drop)).count();
+        let [first, second] = adder.join().unwrap();
+        assert_eq!((got, queue.len()), (first + second, 0));
+    });
+}
+
+/// With two lines, a getter meets a sweep of both (F8, F12): the key of each line that is left is handed out, though the getter looks for the
+/// oldest line while they change.
+#[test]
+fn a_getter_meets_a_sweep_of_two_lines() {
+    check(|| {
+        let (queue, keys) = two_lines();
+        (1..=4).chain(keys).for_each(|key| _ = queue.add(key));
+        let left = keys[1];
+        let getter = with(&queue, |queue| queue.try_get().map(|item| *item));
+        (1..=4).chain(keys).filter(|key| *key != left).for_each(|key| _ = queue.remove(&key));
+        let got = getter.join().unwrap();
+        let rest = take_all(&queue);
+        assert!(got.is_ok() && (got == Ok(left)) == (rest == 0), "{got:?}, and {rest}");
     });
 }
 

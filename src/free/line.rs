@@ -1,4 +1,4 @@
-//! The order of the queued keys: a segment queue of entries.
+//! A line of queued keys: a segment queue of entries.
 //!
 //! ```text
 //!    getters ◀── swept, while there are some ◀─ a sweep ─┐
@@ -15,13 +15,15 @@
 
 use super::parts::SegQueue;
 use crate::key::NodeRef;
-use crate::sync::{AtomicBool, AtomicUsize, Mutex, Ordering, model_const};
+use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering, model_const};
 use std::collections::VecDeque;
 
 /// One push of a key. It has a claim of the node (F2).
 pub(super) struct Entry<K> {
     pub(super) node: NodeRef<K>,
     pub(super) number: u32,
+    /// The low bits of the epoch in which it was pushed: see [`Lines`](super::lines::Lines).
+    pub(super) epoch: u32,
 }
 
 impl<K> Entry<K> {
@@ -36,9 +38,8 @@ pub(super) struct Line<K> {
     is_swept: AtomicBool,
     swept: Mutex<Swept<K>>,
     swept_len: AtomicUsize,
-    is_sweeping: AtomicBool,
-    /// The number of dead entries. (Below zero for a moment, if a getter drops one that was not counted yet.)
-    dead: AtomicUsize,
+    /// The epoch of the latest entry that a getter has taken. What is left is not older, but for entries of threads that were slow.
+    pub(super) front: AtomicU64,
 }
 
 /// Entries that were moved. The second list is empty unless a sweep is on its way: it has those that the sweep has not looked at.
@@ -54,8 +55,6 @@ impl<K> Swept<K> {
     }
 }
 
-/// With fewer dead entries there is no sweep.
-const FEW: usize = model_const(1024, 1);
 /// The number of entries that a sweep moves while it has the lock.
 const AT_ONCE: usize = model_const(256, 2);
 
@@ -66,8 +65,7 @@ impl<K> Line<K> {
             is_swept: AtomicBool::new(false),
             swept: Mutex::new(Swept([VecDeque::new(), VecDeque::new()])),
             swept_len: AtomicUsize::new(0),
-            is_sweeping: AtomicBool::new(false),
-            dead: AtomicUsize::new(0),
+            front: AtomicU64::new(0),
         }
     }
 
@@ -124,37 +122,15 @@ impl<K> Line<K> {
         self.entries.len() + swept
     }
 
-    /// The number of live entries.
+    /// The number of entries, dead ones too.
     #[inline]
     pub(super) fn len(&self) -> usize {
-        let dead = (self.dead.load(Ordering::Relaxed) as isize).max(0) as usize; // Relaxed, here and below: for `len`
-        let entries = self.entries.len() + self.swept_len.load(Ordering::Relaxed);
-        entries.saturating_sub(dead)
+        self.entries.len() + self.swept_len.load(Ordering::Relaxed) // Relaxed: a number
     }
 
-    /// An entry is dead.
-    pub(super) fn count_dead(&self) {
-        self.dead.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// A dead entry has left the line.
-    pub(super) fn uncount_dead(&self) {
-        self.dead.fetch_sub(1, Ordering::Relaxed);
-    }
-
-    /// There are so many dead entries that it is worth a sweep. The memory that they take is bounded by this.
-    pub(super) fn wants_sweep(&self) -> bool {
-        let dead = self.dead.load(Ordering::Relaxed) as isize;
-        dead > FEW as isize && dead > (self.entries() / 2) as isize
-    }
-
-    /// Takes the dead entries out, and calls `gone` for each, under no lock. Then the caller wakes getters: one may have looked while an entry was
-    /// in the hand of this.
+    /// Takes the dead entries out, and calls `gone` for each, under no lock. One thread at a time does this.
     #[cold]
-    pub(super) fn sweep(&self, mut gone: impl FnMut(Entry<K>)) {
-        if self.is_sweeping.swap(true, Ordering::Acquire) {
-            return; // another thread does it
-        }
+    pub(super) fn sweep(&self, gone: &mut impl FnMut(Entry<K>)) {
         let mut left = self.entries.len();
         let mut begins = true;
         loop {
@@ -180,9 +156,9 @@ impl<K> Line<K> {
                 self.swept_len.store(swept.len() + seen.len(), Ordering::Relaxed); // Relaxed: for `len`
                 count < AT_ONCE
             };
-            dead.into_iter().for_each(&mut gone);
+            dead.into_iter().for_each(&mut *gone);
             if is_over {
-                return self.is_sweeping.store(false, Ordering::Release);
+                return;
             }
         }
     }

@@ -13,7 +13,7 @@
 //! | file | |
 //! |---|---|
 //! | [`key/word.rs`](crate::key), `key/node.rs` | the word of a key and its steps; a key in memory |
-//! | `line` | the order of the queued keys |
+//! | `lines`, `line` | the order of the queued keys: several lines, or one |
 //! | `parts` | the segment queue and the map, which are other crates' |
 //! | `tally` | counters of events, a block a thread |
 //!
@@ -29,6 +29,7 @@
 //! No guard of the map is left, and no node is freed, while a lock is held: a key's drop is foreign code (W4).
 
 mod line;
+mod lines;
 mod parts;
 #[cfg(all(test, not(loom)))]
 mod stopped;
@@ -46,11 +47,11 @@ macro_rules! point {
 use crate::Added;
 use crate::key::{Bits, KeyHash, NodeRef, Note, OnAdd, OnDone};
 use crate::machine::{Machine, Owed};
-use crate::sync::{AtomicPtr, AtomicU64, AtomicUsize, Mutex, Ordering, model_const};
+use crate::sync::{AtomicPtr, AtomicUsize, Mutex, Ordering, model_const};
 use crate::time::clock::Clock;
-use crossbeam_utils::CachePadded;
 use equivalent::Equivalent;
-use line::{Entry, Line};
+use line::Entry;
+use lines::Lines;
 use parts::Map;
 use std::sync::OnceLock;
 use tally::{Event, Mine, Tally};
@@ -66,13 +67,11 @@ pub(crate) struct Hashed<'q, Q: ?Sized> {
 
 /// The vacated nodes that the cache keeps for each thread.
 const CACHE: usize = model_const(1024, 1);
-/// After this number of its pushes, a thread begins another epoch.
-const EPOCH: u64 = 64;
 
 /// See the top of this file.
 pub(crate) struct Free<K> {
     map: Map<K>,
-    line: Line<K>,
+    lines: Lines<K>,
     tally: Tally,
     /// The cache, a ring for each block of the tally.
     rings: Box<[Ring]>,
@@ -84,8 +83,6 @@ pub(crate) struct Free<K> {
     marked: AtomicUsize,
     /// If the queue measures.
     times: Option<Times>,
-    /// See [`NodeRef::order`].
-    epoch: CachePadded<AtomicU64>,
 }
 
 // Of the nodes, only addresses are in the rings.
@@ -151,8 +148,8 @@ pub(crate) fn give_way() {
 }
 
 impl<K: Eq> Free<K> {
-    /// `clock`: of a queue that measures.
-    pub(crate) fn new(records: Machine<NodeRef<K>>, capacity: usize, clock: Option<Clock>) -> Self {
+    /// `clock`: of a queue that measures. `lines`: a power of two.
+    pub(crate) fn new(records: Machine<NodeRef<K>>, capacity: usize, lines: usize, clock: Option<Clock>) -> Self {
         let tally = Tally::new();
         let rings: Box<[_]> = (0..tally.blocks()).map(|_| Ring::default()).collect();
         if cfg!(loom) {
@@ -160,14 +157,13 @@ impl<K: Eq> Free<K> {
         }
         Self {
             map: Map::new(capacity, clock.is_some()),
-            line: Line::new(),
+            lines: Lines::new(lines),
             rings,
             times: clock.map(|clock| Times::new(clock, tally.blocks())),
             tally,
             records: Mutex::new(records),
             over: Mutex::new(false),
             marked: AtomicUsize::new(0),
-            epoch: CachePadded::default(),
         }
     }
 
@@ -281,28 +277,29 @@ impl<K> Free<K> {
     fn push(&self, mine: Mine<'_>, node: NodeRef<K>, number: u32) {
         point!();
         let pushed = mine.count(Event::Pushed);
-        if pushed % EPOCH == 0 {
-            self.epoch.fetch_add(1, Ordering::Relaxed); // Relaxed, here and below: an order of lists
-        }
-        node.set_order(self.epoch.load(Ordering::Relaxed) << 32 | pushed & u64::from(u32::MAX));
+        let epoch = self.lines.epoch(pushed);
+        node.set_order(epoch << 32 | pushed & u64::from(u32::MAX));
+        // In a model, the line is where the locked engine would have the key, as all threads have one block.
+        let home = if cfg!(loom) { node.hash().shard(self.lines.count()) } else { mine.at };
         point!();
-        self.line.push(Entry { node, number });
+        self.lines.push(home, Entry { node, number, epoch: epoch as u32 });
         point!();
     }
 
     /// `get`. `None`: there was a moment at which no key was queued, but for adds that have not settled.
     #[inline(always)]
     pub(crate) fn take(&self) -> Option<NodeRef<K>> {
+        let mine = self.tally.mine();
         loop {
             point!();
-            let Entry { node, number } = self.line.pop()?;
+            let Entry { node, number, .. } = self.lines.pop(mine)?;
             point!();
             // Linearization point of a hand-out.
             let get = |bits: Bits| bits.get(number).map_or((bits, false), |after| (after, true));
             let is_live = node.word().step(get).1;
             point!();
             if is_live {
-                self.tally.mine().count(Event::HandedOut);
+                mine.count(Event::HandedOut);
                 return Some(node);
             }
             self.drop_dead(node);
@@ -311,7 +308,7 @@ impl<K> Free<K> {
 
     #[cold]
     fn drop_dead(&self, node: NodeRef<K>) {
-        self.line.uncount_dead();
+        self.lines.uncount_dead();
         self.release(node);
     }
 
@@ -429,7 +426,7 @@ impl<K> Free<K> {
         for nodes in self.rings.iter().filter_map(|ring| ring.nodes.get()) {
             nodes.iter().for_each(|place| self.evict(place.swap(std::ptr::null_mut(), Ordering::AcqRel)));
         }
-        self.line.shrink();
+        self.lines.shrink();
     }
 
     // ---- the end of the queue
@@ -447,7 +444,7 @@ impl<K> Free<K> {
         // No add was accepted because of this one: its answer would have come before the shut-down, so who has told that nothing is left
         // has seen that this one was begun.
         *owed = self.take_back(node, |bits| bits.is_live(number)).1;
-        self.line.uncount_dead(); // its entry was not pushed
+        self.lines.uncount_dead(); // its entry was not pushed
         self.release(node);
         Added::Rejected
     }
@@ -608,16 +605,16 @@ impl<K> Free<K> {
         let (before, after) = node.word().step(take);
         let Some(after) = after else { return (None, Owed::NOTHING) };
         if before.is_queued() {
-            self.line.count_dead();
+            self.lines.count_dead();
         }
         (Some(before), self.unmarked(before, after))
     }
 
     /// After keys were taken back. Returns whether the caller has to wake getters.
     pub(crate) fn sweep_if_due(&self) -> bool {
-        let is_due = self.line.wants_sweep();
+        let is_due = self.lines.wants_sweep();
         if is_due {
-            self.line.sweep(|entry| self.drop_dead(entry.node));
+            self.lines.sweep(|entry| self.drop_dead(entry.node));
         }
         is_due
     }
@@ -637,16 +634,16 @@ impl<K> Free<K> {
     // ---- numbers
 
     pub(crate) fn len(&self) -> usize {
-        self.line.len()
+        self.lines.len()
     }
 
     /// At least the number of queued keys: for those who wake getters.
     pub(crate) fn ready(&self) -> usize {
-        self.line.entries()
+        self.lines.entries()
     }
 
     pub(crate) fn is_line_empty(&self) -> bool {
-        self.line.is_empty()
+        self.lines.is_empty()
     }
 
     pub(crate) fn handed_out(&self) -> u64 {

@@ -41,7 +41,11 @@ const EVENTS: usize = Event::Pushed as usize + 1;
 const BLOCKS: usize = model_const(64, 1);
 
 #[derive(Default)]
-struct Block([AtomicU64; EVENTS]);
+struct Block {
+    events: [AtomicU64; EVENTS],
+    /// See [`Lines`](super::lines::Lines).
+    stay: AtomicU64,
+}
 
 pub(super) struct Tally(Box<[CachePadded<Block>; BLOCKS]>);
 
@@ -86,7 +90,7 @@ impl<'t> Mine<'t> {
 
     #[inline(always)]
     fn count_at(self, event: usize) -> u64 {
-        let cell = &self.block.0[event];
+        let cell = &self.block.events[event];
         if self.is_shared {
             return cell.fetch_add(1, Ordering::AcqRel);
         }
@@ -98,7 +102,13 @@ impl<'t> Mine<'t> {
     /// One was none.
     #[cold]
     pub(super) fn uncount(self, event: Event) {
-        self.block.0[event as usize].fetch_sub(1, Ordering::Relaxed); // Relaxed: what it takes back ordered nothing
+        self.block.events[event as usize].fetch_sub(1, Ordering::Relaxed); // Relaxed: what it takes back ordered nothing
+    }
+
+    /// Where this thread has taken its last entry.
+    #[inline(always)]
+    pub(super) fn stay(self) -> &'t AtomicU64 {
+        &self.block.stay
     }
 
     #[inline(always)]
@@ -125,7 +135,7 @@ impl Tally {
     }
 
     pub(super) fn sum(&self, event: Event) -> u64 {
-        self.0.iter().map(|block| block.0[event as usize].load(Ordering::Acquire)).sum()
+        self.0.iter().map(|block| block.events[event as usize].load(Ordering::Acquire)).sum()
     }
 
     /// The number of settled adds. To be compared with [`begun`](Self::begun), which is read later (F7).

@@ -72,6 +72,8 @@ impl<K: Hash + Eq> Shared<K> {
             limiter.reseed(numbers.next());
         }
         let Settings { shards, clock, observer, order, .. } = &settings;
+        #[cfg(feature = "lock-free")]
+        let shards = if settings.lock_free { &1 } else { shards }; // that engine has lines instead
         let (shards, interval) = (*shards, observer.as_ref().and_then(|observer| observer.interval()));
         let flags = [
             (settings.measure || observer.is_some(), Flags::MEASURED),
@@ -111,7 +113,7 @@ impl<K: Hash + Eq> Shared<K> {
         let free = settings.lock_free.then(|| {
             let records = Machine::new(AnyOrder::new(false), settings.delayed_add, 0);
             let clock = measured.then(|| settings.clock.clone());
-            Box::new(Free::new(records, settings.capacity, clock))
+            Box::new(Free::new(records, settings.capacity, settings.shards, clock))
         });
         #[cfg(feature = "lock-free")]
         let (others_to_test, capacity) = if free.is_some() { (1, 0) } else { (shards - 1, settings.capacity) };

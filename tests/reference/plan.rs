@@ -32,6 +32,8 @@ pub(crate) struct Plan {
     pub(crate) seed: u8,
     /// The lock-free engine: see [`with_engine`](Self::with_engine).
     pub(crate) lock_free: bool,
+    /// The number of its lines. One thread uses one of them, so the order is that of one shard.
+    pub(crate) lines: usize,
     /// The run is the driver thread, and getters expire delays beside it. `None`: [`Driver::Manual`].
     pub(crate) inside: Option<Inside>,
 }
@@ -130,6 +132,7 @@ impl Plan {
             min_interval: 0,
             seed: 0,
             lock_free: false,
+            lines: 1,
             inside: None,
         }
     }
@@ -161,6 +164,7 @@ impl Plan {
             min_interval: random.pick(&[0, 0, 0, 15]),
             seed: if shards > 1 { random.byte() } else { 0 },
             lock_free: false,
+            lines: 1,
             inside: None,
         }
     }
@@ -178,6 +182,7 @@ impl Plan {
             strict: false,
             policy: DelayedAdd::Independent,
             lock_free: true,
+            lines: self.shards,
             ..self.clone()
         }
     }
@@ -210,7 +215,7 @@ impl Plan {
             .measure(self.measure);
         #[cfg(feature = "lock-free")]
         if self.lock_free {
-            builder = builder.lock_free();
+            builder = builder.lock_free().shards(self.lines);
         }
         if self.observed {
             builder = builder.observer(events.clone());

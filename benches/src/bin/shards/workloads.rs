@@ -4,7 +4,7 @@ use common::mutex::{parking_lot_mutex, std_mutex};
 use common::threads::timed;
 use common::workloads::{cycle, fill_and_drain, own_keys, ring, unique, with_queued_keys};
 use common::{Key, Subject};
-pub use keyqueue_benches::forms::{LOCK_FREE, Shards};
+pub use keyqueue_benches::forms::{LOCK_FREE, LOCK_FREE_16, Shards};
 use keyqueue_benches::harness::Plan;
 use keyqueue_benches::rivals::{DashSeg, Papaya, Scc};
 use keyqueue_benches::runs;
@@ -19,7 +19,7 @@ pub type Std = std_mutex::Queue<u64>;
 
 macro_rules! everyone {
     ($($run:tt)*) => {
-        runs!(u64; Shards<1>, Shards<16>, Shards<LOCK_FREE>, ParkingLot, Std, DashSeg<u64>, Papaya<u64>, Scc<u64>; $($run)*)
+        runs!(u64; Shards<1>, Shards<16>, Shards<LOCK_FREE>, Shards<LOCK_FREE_16>, ParkingLot, Std, DashSeg<u64>, Papaya<u64>, Scc<u64>; $($run)*)
     };
 }
 

@@ -1,0 +1,256 @@
+//! The order of the queued keys: one line, which is first in, first out; or several, of which each thread has one.
+//!
+//! ```text
+//!   a thread pushes into its own line, and takes from it
+//!          while no other line is far behind            ▶ front: the epoch of the last entry that was taken
+//!        ┌──────────────────────────────────────────┐
+//!   ◀────│ 7 7 7 8 8 9 9 9 9                        │◀──── pushes of threads 0, 4, 8 …
+//!   ◀────│ 5 6 6 6 9                                │◀──── pushes of threads 1, 5, 9 …   the oldest front: getters go there
+//!   ◀────│                                          │◀──── …
+//!   ◀────│ 8 8 8 9                                  │◀──── …
+//!        └──────────────────────────────────────────┘
+//! ```
+//!
+//! Threads that push and take side by side meet at the two ends of one line, and take turns at their cache lines. With a line for each, they
+//! do not meet. In return keys overtake each other, but not without bound, because each entry has the epoch in which it was pushed: a
+//! number that each thread raises once in [`EPOCH`] of its pushes.
+//!
+//! * **F12** A getter that takes an entry of another epoch than the one before looks at the fronts of all lines. Unless no line that has
+//!   entries is more than [`AHEAD`] epochs behind its own, it goes on with the one whose front is the oldest. So a queued key is overtaken by
+//!   the later keys of `AHEAD + 1` epochs, by some of the one that each adder is in, and by one key for each line and getter that looks.
+
+use super::line::{Entry, Line};
+use super::tally::Mine;
+use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, Ordering, model_const};
+use crossbeam_utils::CachePadded;
+
+/// A thread begins another epoch after this number of its pushes.
+const EPOCH: u64 = model_const(64, 1) as u64;
+/// So many epochs a line may be ahead of the oldest one while getters stay with it.
+const AHEAD: u64 = model_const(8, 1) as u64;
+/// With fewer dead entries there is no sweep.
+const FEW: usize = model_const(1024, 1);
+
+/// See the top of this file.
+pub(super) struct Lines<K> {
+    /// A power of two.
+    lines: Box<[CachePadded<Line<K>>]>,
+    epoch: CachePadded<AtomicU64>,
+    /// The number of dead entries. (Below zero for a moment, if a getter drops one that was not counted yet.)
+    dead: AtomicUsize,
+    is_sweeping: AtomicBool,
+}
+
+impl<K> Lines<K> {
+    /// `lines`: a power of two.
+    pub(super) fn new(lines: usize) -> Self {
+        Self {
+            lines: (0..lines).map(|_| CachePadded::new(Line::new())).collect(),
+            epoch: CachePadded::default(),
+            dead: AtomicUsize::new(0),
+            is_sweeping: AtomicBool::new(false),
+        }
+    }
+
+    #[inline(always)]
+    fn is_one(&self) -> bool {
+        self.count() == 1
+    }
+
+    /// The number of lines.
+    #[inline(always)]
+    pub(super) fn count(&self) -> usize {
+        self.lines.len()
+    }
+
+    #[inline(always)]
+    fn at(&self, at: usize) -> &Line<K> {
+        &self.lines[at & (self.count() - 1)]
+    }
+
+    /// The epoch of a push, the `pushed`th of its thread.
+    #[inline(always)]
+    pub(super) fn epoch(&self, pushed: u64) -> u64 {
+        if pushed % EPOCH == 0 {
+            self.epoch.fetch_add(1, Ordering::Relaxed); // Relaxed, here and below: a weak order of pushes
+        }
+        self.epoch.load(Ordering::Relaxed)
+    }
+
+    /// Ends with a read-modify-write. `home`: the line of the thread.
+    #[inline(always)]
+    pub(super) fn push(&self, home: usize, entry: Entry<K>) {
+        self.at(home).push(entry);
+    }
+
+    /// The next entry, which may be dead. `None`: each line had a moment without an entry.
+    #[inline(always)]
+    pub(super) fn pop(&self, mine: Mine<'_>) -> Option<Entry<K>> {
+        if self.is_one() { self.lines[0].pop() } else { self.pop_of_many(mine.at, mine.stay()) }
+    }
+
+    /// `stay`: where the getter has taken its last entry, as a distance from `home`, above the epoch of that.
+    fn pop_of_many(&self, home: usize, stay: &AtomicU64) -> Option<Entry<K>> {
+        let stayed = stay.load(Ordering::Relaxed); // Relaxed, here and below: this thread's, or it does not matter whose
+        let at = home + (stayed >> 32) as usize;
+        let Some(entry) = self.at(at).pop() else { return self.pop_elsewhere(home, stay) };
+        if entry.epoch != stayed as u32 {
+            self.has_taken(home, stay, at, entry.epoch);
+        }
+        Some(entry)
+    }
+
+    /// The getter has taken an entry of another epoch from this line. It chooses where to go on (F12).
+    #[inline(never)]
+    fn has_taken(&self, home: usize, stay: &AtomicU64, at: usize, epoch: u32) {
+        let now = self.epoch.load(Ordering::Relaxed);
+        let front = now.saturating_sub(u64::from((now as u32).wrapping_sub(epoch)));
+        if self.at(at).front.load(Ordering::Relaxed) < front {
+            self.at(at).front.store(front, Ordering::Relaxed);
+        }
+        let next = match self.oldest() {
+            Some((oldest, at)) => {
+                let own = self.at(home);
+                let is_near = own.front.load(Ordering::Relaxed) <= oldest + AHEAD;
+                if is_near && !own.is_empty() { home } else { at }
+            }
+            None => home,
+        };
+        let distance = next.wrapping_sub(home) & (self.count() - 1);
+        stay.store((distance as u64) << 32 | u64::from(epoch), Ordering::Relaxed);
+    }
+
+    /// Of the lines that have entries, the one with the oldest front, after that front.
+    fn oldest(&self) -> Option<(u64, usize)> {
+        let front = |(at, line): (usize, &CachePadded<Line<K>>)| (line.front.load(Ordering::Relaxed), at);
+        self.lines.iter().enumerate().filter(|(_, line)| !line.is_empty()).map(front).min()
+    }
+
+    /// The line with which the getter has stayed is empty.
+    #[inline(never)]
+    fn pop_elsewhere(&self, home: usize, stay: &AtomicU64) -> Option<Entry<K>> {
+        let taken = |at| self.at(at).pop().map(|entry| (at, entry));
+        let mut found = None;
+        while let (None, Some((_, at))) = (&found, self.oldest()) {
+            found = taken(at);
+        }
+        let (at, entry) = found.or_else(|| (home..home + self.count()).find_map(taken))?;
+        self.has_taken(home, stay, at, entry.epoch);
+        Some(entry)
+    }
+
+    /// Each line had a moment without an entry, dead or live.
+    pub(super) fn is_empty(&self) -> bool {
+        self.lines.iter().all(|line| line.is_empty())
+    }
+
+    /// At least the number of entries, dead ones too.
+    #[inline]
+    pub(super) fn entries(&self) -> usize {
+        self.lines.iter().map(|line| line.entries()).sum()
+    }
+
+    /// The number of live entries.
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        let dead = (self.dead.load(Ordering::Relaxed) as isize).max(0) as usize; // Relaxed, here and below: for `len`
+        self.lines.iter().map(|line| line.len()).sum::<usize>().saturating_sub(dead)
+    }
+
+    /// An entry is dead.
+    pub(super) fn count_dead(&self) {
+        self.dead.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A dead entry has left its line.
+    pub(super) fn uncount_dead(&self) {
+        self.dead.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// There are so many dead entries that it is worth a sweep. The memory that they take is bounded by this.
+    pub(super) fn wants_sweep(&self) -> bool {
+        let dead = self.dead.load(Ordering::Relaxed) as isize;
+        dead > FEW as isize && dead > (self.entries() / 2) as isize
+    }
+
+    /// Takes the dead entries out, and calls `gone` for each, under no lock. Then the caller wakes getters: one may have looked while an entry was
+    /// in the hand of this.
+    #[cold]
+    pub(super) fn sweep(&self, mut gone: impl FnMut(Entry<K>)) {
+        if self.is_sweeping.swap(true, Ordering::Acquire) {
+            return; // another thread does it
+        }
+        self.lines.iter().for_each(|line| line.sweep(&mut gone));
+        self.is_sweeping.store(false, Ordering::Release);
+    }
+
+    /// The room that no entry needs.
+    pub(super) fn shrink(&self) {
+        self.lines.iter().for_each(|line| line.shrink());
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::key::{Bits, KeyHash, NodeRef};
+    use fastrand::Rng;
+
+    /// Threads that add and take in turn, some more often than others. Returns by how many later keys a key was overtaken at most.
+    fn overtaken(lines: usize, threads: usize, queued: usize, seed: u64) -> usize {
+        const KEYS: usize = 60_000;
+        let (lines, mut random) = (Lines::new(lines), Rng::with_seed(seed));
+        let node = NodeRef::new((), KeyHash(0), Bits::QUEUED, false); // what is in an entry does not matter here
+        let mut homes: Vec<_> = (0..threads).map(|_| (AtomicU64::new(0), 0)).collect();
+        // Each thread adds as often as it takes by chance alone.
+        let mut shares = || (0..threads).map(|_| random.usize(1..20)).collect::<Vec<_>>();
+        let [adders, takers] = [shares(), shares()];
+        let mut pick = |shares: &[usize]| {
+            let mut at = random.usize(0..shares.iter().sum());
+            shares
+                .iter()
+                .position(|share| at.checked_sub(*share).map(|left| at = left).is_none())
+                .expect("less than all")
+        };
+        let (mut worst, mut oldest, mut gone) = (0, 0, vec![false; KEYS]);
+        for number in 0..KEYS + queued {
+            if number < KEYS {
+                let home = pick(&adders);
+                let pushed = &mut homes[home].1;
+                let epoch = lines.epoch(*pushed) as u32;
+                *pushed += 1;
+                lines.push(home, Entry { node, number: number as u32, epoch });
+            }
+            if number < queued {
+                continue;
+            }
+            let home = pick(&takers);
+            let stay = &homes[home].0;
+            let entry = if lines.is_one() { lines.lines[0].pop() } else { lines.pop_of_many(home, stay) };
+            gone[entry.expect("there are some").number as usize] = true;
+            oldest += gone[oldest..].iter().take_while(|gone| **gone).count();
+            worst = worst.max(number + 1 - queued - oldest); // all before the oldest are taken
+        }
+        assert!(lines.is_empty() && oldest == KEYS);
+        // SAFETY: no entry is left (F6).
+        unsafe { node.free() };
+        worst
+    }
+
+    /// F12, with short and with long lines.
+    #[test]
+    fn keys_are_overtaken_by_few() {
+        let mut most = 0.0_f64;
+        for (lines, threads) in [(1, 4), (2, 2), (2, 7), (4, 4), (16, 2), (16, 16), (16, 40)] {
+            for queued in [1, 50, 3000, 30_000] {
+                let worst = overtaken(lines, threads, queued, (lines * threads + queued) as u64);
+                let bound =
+                    if lines == 1 { 0 } else { (AHEAD as usize + 1 + threads) * EPOCH as usize + lines * threads };
+                println!("{lines} lines, {threads} threads, {queued} queued: overtaken by {worst}, at most {bound}");
+                assert!(worst <= bound, "{lines} lines, {threads} threads, {queued} queued: {worst}, and not {bound}");
+                most = most.max(worst as f64 / bound.max(1) as f64);
+            }
+        }
+        assert!(most > 0.3, "the bound says little: {most}");
+    }
+}
