@@ -312,7 +312,7 @@
 //! # The lock-free engine
 //!
 //! A queue of `WorkQueueBuilder::lock_free` keeps the promises of a queue with one shard, but for what the page of that
-//! method says. Its invariants are those of `src/key/state.rs`, where "the critical section" is the step of a key's word, and these. Upheld
+//! method says; with several shards, which are lines here, P4 holds for the keys that one thread queues, and F12 for others. Its invariants are those of `src/key/state.rs`, where "the critical section" is the step of a key's word, and these. Upheld
 //! by `src/key/word.rs`, `src/key/node.rs`, `src/free/` and `src/shared/free.rs`. Shown by `tests/lock_free.rs`, `loom-tests/tests/free.rs`,
 //! and the tests and models of the other engine, on this one (`ci/lock-free.sh`).
 //!
@@ -335,9 +335,15 @@
 //!   if somebody was told that nothing is left. Shown by the models `add_meets_the_shut_down`, `two_adds_meet_the_shut_down` and
 //!   `add_of_a_held_key_meets_a_drain`.
 //! * **F10** W1 and I6 without the lock of a shard: a push, a fence, and a look at the flag of the waiting getters; and on the other side the
-//!   list, a fence, and a look into the line. Shown by the models `push_meets_a_getter_that_parks` and `done_meets_a_getter_that_parks`.
+//!   list, a fence, and a look into each line. Shown by the models `push_meets_a_getter_that_parks`, `done_meets_a_getter_that_parks` and
+//!   `pushes_into_two_lines_meet_a_getter_that_parks`.
 //! * **F11** A vacated node stays in the map and in the cache of its thread, which has a bounded number of places. Shown by
 //!   `vacated_nodes_are_bounded` in `tests/lock_free.rs`.
+//! * **F12** With several lines, a getter that takes an entry of another epoch than the one before looks at the fronts of all lines, and
+//!   leaves its own if another one is more than eight epochs behind. So a queued key is overtaken by the later keys of nine epochs, by up
+//!   to 64 of each adder, and by one key for each line and getter. Upheld by `src/free/lines.rs`. Shown by its test
+//!   `keys_are_overtaken_by_few`, by `no_line_starves` in `tests/lock_free.rs`, and by the models `a_getter_meets_a_sweep_of_two_lines` and
+//!   `adds_into_two_lines_meet_the_shut_down`.
 //!
 //! # Limiters
 //!

@@ -15,9 +15,9 @@
 //! do not meet. In return keys overtake each other, but not without bound, because each entry has the epoch in which it was pushed: a
 //! number that each thread raises once in [`EPOCH`] of its pushes.
 //!
-//! * **F12** A getter that takes an entry of another epoch than the one before looks at the fronts of all lines. Unless no line that has
-//!   entries is more than [`AHEAD`] epochs behind its own, it goes on with the one whose front is the oldest. So a queued key is overtaken by
-//!   the later keys of `AHEAD + 1` epochs, by some of the one that each adder is in, and by one key for each line and getter that looks.
+//! * **F12** A getter that takes an entry of another epoch than the one before looks at the fronts of all lines. It goes on with its own line
+//!   unless that is empty, or its front is more than [`AHEAD`] epochs newer than the oldest one. Otherwise it goes to the oldest. So a queued
+//!   key is overtaken by the later keys of `AHEAD + 1` epochs, by up to [`EPOCH`] of each adder, and by one key for each line and getter.
 
 use super::line::{Entry, Line};
 use super::tally::Mine;
@@ -26,7 +26,7 @@ use crossbeam_utils::CachePadded;
 
 /// A thread begins another epoch after this number of its pushes.
 const EPOCH: u64 = model_const(64, 1) as u64;
-/// So many epochs a line may be ahead of the oldest one while getters stay with it.
+/// A getter stays with its own line while the front of that is newer than the oldest one by at most this number of epochs.
 const AHEAD: u64 = model_const(8, 1) as u64;
 /// With fewer dead entries there is no sweep.
 const FEW: usize = model_const(1024, 1);
