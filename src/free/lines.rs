@@ -139,11 +139,6 @@ impl<K> Lines<K> {
         Some(entry)
     }
 
-    /// Each line had a moment without an entry, dead or live.
-    pub(super) fn is_empty(&self) -> bool {
-        self.lines.iter().all(|line| line.is_empty())
-    }
-
     /// At least the number of entries, dead ones too.
     #[inline]
     pub(super) fn entries(&self) -> usize {
@@ -231,7 +226,7 @@ mod tests {
             oldest += gone[oldest..].iter().take_while(|gone| **gone).count();
             worst = worst.max(number + 1 - queued - oldest); // all before the oldest are taken
         }
-        assert!(lines.is_empty() && oldest == KEYS);
+        assert!(lines.entries() == 0 && oldest == KEYS);
         // SAFETY: no entry is left (F6).
         unsafe { node.free() };
         worst

@@ -152,7 +152,7 @@ impl<K: Hash + Eq> Shared<K> {
 
     /// The index of a key's shard.
     pub(crate) fn shard_index(&self, key: &K) -> usize {
-        self.hash(key).shard(self.shards())
+        self.hash(key).shard(self.settings.shards)
     }
 }
 
