@@ -17,6 +17,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     /// let queue = keyqueue::WorkQueue::new();
     /// queue.add("pod-1");
     /// ```
+    #[doc(alias = "TypedNewDelayingQueue")]
     #[doc(alias = "NewQueue")]
     #[doc(alias = "NewDelayingQueue")]
     #[doc(alias = "NewTypedDelayingQueue")]
@@ -370,6 +371,7 @@ impl<K> WorkQueueBuilder<K> {
     /// queue.add("pod-1");
     /// assert_eq!(rejected.load(Ordering::Relaxed), 1);
     /// ```
+    #[doc(alias = "SetProvider")]
     pub fn observer(mut self, observer: impl Observer + 'static) -> Self {
         self.settings.observer = Some(Box::new(observer));
         self

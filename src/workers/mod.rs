@@ -99,6 +99,7 @@ use std::time::Duration;
 /// assert_eq!(workers.tally().succeeded, 1);
 /// # }
 /// ```
+#[doc(alias = "ParallelizeUntil")]
 pub struct Workers<K> {
     inner: Arc<Inner<K>>,
 }
