@@ -70,7 +70,7 @@
 //! # Shut-down
 //!
 //! * **P6** The queue refuses adds from the shut-down on, still hands out its queued keys, and queues dirty keys again when they are done.
-//!   Then every get says that the queue is shut down, but not while a full group has queued keys.
+//!   A get that finds no queued key says that the queue is shut down; while a full group has queued keys, it waits instead.
 //! * **P7** *Drain.* A drain returns when no key is queued or processing, at its deadline, or when a plain shut-down follows. Any number of
 //!   callers may drain at the same time.
 //!
@@ -80,9 +80,9 @@
 //! * **P14** A limiter always returns a delay, which never overflows, is never negative and never exceeds the limiter's maximum.
 //! * **P15** The queue frees its memory after a burst, and drops a key at once when nothing needs it. A limiter can bound the memory for
 //!   keys that are never forgotten.
-//! * **P16** *An idle queue runs nothing.* Its one thread starts with the first delay, the first task that passes by a busy shard (P21), or
-//!   the first add if the observer has an [interval](crate::observe::Observer::interval). The thread sleeps until a delay, such a task or a
-//!   report is due, and the reports end when no key is queued, processing or delayed.
+//! * **P16** *An idle queue runs nothing.* The queue's only thread starts with the first delay, the first task that passes by a busy shard
+//!   (P21), or the first add if the observer has an [interval](crate::observe::Observer::interval). The thread sleeps until a delay, such a
+//!   task or a report is due, and the reports end when no key is queued, processing or delayed.
 //! * **P17** *Your code runs without a lock*: keys, wakers, observers, limiters, hooks and predicates. The exceptions are the function of
 //!   [`Clock::from_fn`](crate::Clock::from_fn), a key's `Eq` and `Equivalent`, and its `Clone` in [`take_delayed`], [`take_where`],
 //!   [`stop`], [`processing_keys`], [`delayed_keys`] and [`groups`].
