@@ -35,10 +35,10 @@
 //! * **P19** *Priorities.* A key of a higher priority is handed out first. Of several adds of a key the highest priority counts, and a key
 //!   that its holder puts back keeps its own. Low priorities do not starve, because one of 16 hand-outs goes to the lower ones that wait,
 //!   in turn, unless the queue is [strict](crate::WorkQueueBuilder::strict_priorities).
-//! * **P20** *Groups.* The groups of one priority take turns, and in its turn a group gives as many keys as its weight. A group whose first
-//!   key comes goes ahead of those that have had turns, which still get one of 16 hand-outs. With a
-//!   [limit](crate::WorkQueueBuilder::max_processing_per_group), at most that many keys of a group are processing at a time. A group that
-//!   was full at its turn is next when it has room.
+//! * **P20** *Groups.* The groups of one priority take turns, and in its turn a group gives as many keys as its weight. A new group, and
+//!   one that comes back after its next turn would have come, goes ahead of those that have had turns, which still get one of 16 hand-outs.
+//!   With a [limit](crate::WorkQueueBuilder::max_processing_per_group), at most that many keys of a group are processing at a time, and a
+//!   group that was full at its turn is next when it has room.
 //!
 //! These are the bounds of P18 and P19. They do not hold from the time at which a thread that has locked the key's shard is stopped (P21)
 //! until a getter finds the lock free. A thread that ended counts as a getter until another one takes over its shard.
