@@ -1,7 +1,7 @@
 //! How the queue works inside: the page for the curious. This module has no items.
 //!
 //! You can use the crate without this page. Start here to change the crate, or to debug a program that hangs. The files that the page names
-//! have the details. [`guarantees`](crate::guarantees) has the invariants by number.
+//! have the details. `INVARIANTS.md` has the invariants by number.
 //!
 //! # A call
 //!

@@ -14,7 +14,7 @@
 //!
 //! The state is under the hub's lock. A call that sets a deadline earlier than any before in its shard counts it there, and wakes the driver
 //! if it is parked for longer. The driver writes `Parked` only if none was counted since it began to visit the shards
-//! ([I8](crate::guarantees#waiting-and-wake-ups)). A driver that runs needs no wake-up. So a burst of earlier and earlier deadlines costs one.
+//! (I8). A driver that runs needs no wake-up. So a burst of earlier and earlier deadlines costs one.
 //!
 //! Beside the driver, getters add keys that are due: see `src/shared/expire.rs`. That changes no state here: the driver finds at the time
 //! `until` that there is nothing to do.
