@@ -22,17 +22,11 @@
 //! Here, too, it waits after [`PASSES`] passes, until one that stays there finds an older shard. If it waits in vain, getters pass by the
 //! lock [`PASSES_IF_STOPPED`](super::locked) times, or until one finds it free.
 //!
-//! **How far a key is overtaken** (P18) follows from this. While a key's shard is the oldest, a getter that chooses takes from it or uses
-//! up a pass, and no shard has more than 64 keys with an older front. So this many later keys of other shards, or about as many, may come
-//! before it:
+//! The passes bound how far a key is overtaken (P18). While its shard is the oldest, a getter that chooses takes from it or uses up a pass,
+//! and no shard has more than 64 keys with an older front. After each choice a getter may take as many keys that it has just added, which
+//! doubles the bound.
 //!
-//! | getters take | keys |
-//! |---|---|
-//! | from the oldest shards alone | `(shards + (2 + PASSES) * getters) * 64` |
-//! | what they have just added, too: up to [`STAY`] keys after each choice | twice as many |
-//! | from a shard whose lock adders often hold, which ends stays early | `PASSES * (PASSES + 1) * 64` more |
-//!
-//! A cursor that visits the shards in turn would be simpler and give no such bound, because it cannot tell a long order from a short one.
+//! A cursor that visits the shards in turn would be simpler, but has no such bound, because it treats a long order like a short one.
 //!
 //! **With priorities** a getter first takes a key of a lower level if it is their [turn](super::lower). Otherwise it goes to the shard
 //! whose first key has the highest priority, the oldest of several. It passes by for a key of the same level only, and ends its stay when

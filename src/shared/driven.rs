@@ -1,9 +1,8 @@
 //! The one reference (`tests/reference/`) with a driver thread and with getters that expire delays beside it.
 //!
-//! From outside of the crate a test sees delays expire in `turn` alone: the real clock moves by itself, and by a given one getters expire
-//! nothing. Here the clock is given, and yet counts as real ([`Clock::mock_for_getters`]), and the test makes the steps of the driver
-//! thread itself. So both are steps of a life like any other, with any number of shards, and a debug build checks at each lock that what
-//! others read of the shard is published.
+//! Other tests see delays expire in `turn` alone, because the real clock moves by itself, and getters expire nothing by a given one. Here
+//! the clock is given and yet counts as real ([`Clock::mock_for_getters`]), and the test makes the steps of the driver thread itself. Steps
+//! of both are thus part of a life like any other.
 
 use super::Shared;
 use crate::machine::Expired;
@@ -17,7 +16,7 @@ use std::cell::RefCell;
 
 thread_local!(static EXPIRED: RefCell<Vec<ByGetter>> = const { RefCell::new(Vec::new()) });
 
-/// A getter of this thread has expired delays. `handed_out`: the number of hand-outs of the shard so far.
+/// A getter of this thread has expired delays, when the shard had made so many hand-outs.
 pub(super) fn note(shard: usize, handed_out: u64, turn: &Expired) {
     let count = turn.by_answer.iter().sum::<usize>() + turn.rests;
     let by_getter = ByGetter { shard, handed_out, count, has_more: turn.has_more };
@@ -46,7 +45,7 @@ fn parked_until(queue: &WorkQueue<Key>) -> Option<u64> {
 
 const INSIDE: Inside = Inside { build, drive, parked_until, expired: || EXPIRED.take() };
 
-/// The seed of the first life, and how many there are: more in `ci/reference.sh`.
+/// The seed of the first life, and how many there are; `ci/reference.sh` runs more.
 #[test]
 fn getters_and_the_driver_expire_delays_as_the_reference_says() {
     let setting = |name| std::env::var(name).ok().and_then(|value| value.parse().ok());

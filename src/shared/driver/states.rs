@@ -1,5 +1,4 @@
-//! The driver queues expired keys: it is a thread of the queue, or each thread that calls `turn`. It also reports, if the observer has an
-//! interval (W6), and the thread wakes tasks that have passed by a busy shard (W5).
+//! Who drives a queue, and the states of the driver thread.
 //!
 //! ```text
 //!    delay, task or report       a call starts it          no delay has expired
@@ -9,18 +8,13 @@
 //!    └── shut down, and no task ─────────────────────┘       the time `until`; shut down; a spurious wake-up
 //! ```
 //!
-//! When the process is out of threads or memory, the system cannot start the thread. Delays are still set. Until a later call starts the
-//! thread, each thread that waits for a key or for the end of the work does the driver's work every ten milliseconds: `Shared::park`.
+//! The state is under the hub's lock. A call that sets a deadline earlier than any before in its shard counts it there, and wakes the
+//! driver if it is parked for longer. The driver writes `Parked` only if none was counted since it began to visit the shards
+//! ([I8](crate::guarantees#waiting-and-wake-ups)). A driver that runs needs no wake-up, so a burst of earlier and earlier deadlines costs
+//! one. Keys that getters expire change no state here: at the time `until` the driver finds nothing to do.
 //!
-//! The state is under the hub's lock. A call that sets a deadline earlier than any before in its shard counts it there, and wakes the driver
-//! if it is parked for longer. The driver writes `Parked` only if none was counted since it began to visit the shards
-//! ([I8](crate::guarantees#waiting-and-wake-ups)). A driver that runs needs no wake-up. So a burst of earlier and earlier deadlines costs one.
-//!
-//! Beside the driver, getters add keys that are due: see `src/shared/expire.rs`. That changes no state here: the driver finds at the time
-//! `until` that there is nothing to do.
-//!
-//! The thread has a strong reference to the queue only while it works. While it is parked its reference is weak, and the drop of
-//! the last handle wakes it, so that it ends.
+//! The thread has a strong reference to the queue only while it works. While it is parked, its reference is weak, and the drop of the last
+//! handle wakes it so that it ends.
 
 use crate::sync::{Parker, Unparker, now};
 use crate::time::clock::Clock;
@@ -73,7 +67,7 @@ pub enum Driver {
 /// The state of the driver thread, under the hub's lock.
 #[derive(Debug, Default)]
 pub(crate) enum DriverState {
-    /// There is no thread (P16): no delay, task (W5) or report (W6) has asked for a driver yet, or the queue is shut down, or
+    /// There is no thread (P16), because no delay, task (W5) or report (W6) has asked for one yet, the queue is shut down, or the driver is
     /// [`Driver::Manual`].
     #[default]
     Absent,
@@ -81,7 +75,7 @@ pub(crate) enum DriverState {
     Running,
     /// It is parked until this time.
     Parked { until: u64, driver: Unparker },
-    /// The thread is still to be started, or could not be: no call before `retry_at` tries again.
+    /// The thread was asked for, but is not started yet or could not be. No call tries before `retry_at`.
     Missing { retry_at: Instant },
 }
 
@@ -89,12 +83,12 @@ pub(crate) enum DriverState {
 pub(crate) const RETRY: Duration = Duration::from_millis(10);
 
 impl DriverState {
-    /// Unparks the thread if it is parked for longer than until this time: that of a delay or report. For a task, 0.
+    /// Unparks the thread if it is parked for longer than until this time. A task passes 0.
     pub(crate) fn wake_for(&mut self, deadline: u64) -> Option<Waiter> {
         if matches!(self, Self::Parked { until, .. } if deadline < *until) { self.wake() } else { None }
     }
 
-    /// Whether the caller is to try to start the thread, which is still to be started or could not be.
+    /// Whether the caller is to try to start the thread now.
     pub(crate) fn retry(&mut self) -> bool {
         let retry = matches!(self, Self::Missing { retry_at } if *retry_at <= now());
         if retry {
@@ -118,9 +112,9 @@ impl DriverState {
 /// What the driver does next.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum NextStep {
-    /// Until this time, or, if the time is a mock clock's, until that is moved.
+    /// Parks until this time, or, if it is a mock clock's, until that clock is moved.
     Park(Option<Instant>),
-    /// It has reported, or more delays have expired meanwhile. It looks again, and has let go of the queue before that.
+    /// Looks again, because it has reported or more delays have expired. It lets go of the queue in between.
     Again,
     /// The queue is shut down.
     End,
