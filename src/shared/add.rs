@@ -151,7 +151,6 @@ impl<K: Hash + Eq> Shared<K> {
             section.end();
             added
         });
-        // The delay may need the driver to be started.
         if this.has_extras() {
             Self::after_add(this, added);
         }

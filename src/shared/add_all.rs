@@ -136,7 +136,6 @@ impl<K: Hash + Eq> Stage<'_, '_, K> {
         if shared.shards() == 1 {
             self.add_to(&shared.first, 0..staged);
         } else {
-            // Each in a section of its own, because few of them share a shard.
             for at in 0..staged {
                 let locked = shared.shard_of(self.hashes[at]);
                 shared.note_add(locked);

@@ -8,30 +8,27 @@
 //!
 //! A getter looks for its next key in three places:
 //!
-//! 1. It **stays** with the shard of its last key for up to [`STAY`] keys, so that threads meet at a shard's lock and cache lines once per
-//!    stay and not at every key.
+//! 1. It **stays** with the shard of its last key for up to [`STAY`] keys, so that threads do not meet at a shard's lock for every key.
 //! 2. When that shard is empty, it tries the one to which its thread **has just added** a key, which is in the thread's cache.
 //! 3. Otherwise it goes to the shard with the **oldest front**, whose first key has waited longest. Each shard publishes a time from before
 //!    the push of its first key, one for [64 keys](crate::order).
 //!
 //! **If another getter stays with the oldest shard**, this one takes the next oldest, because two threads at one lock are slower than one.
 //! All getters together pass by an oldest shard [`PASSES`] times at most. Then they share it, until one that stays there finds an older
-//! shard and moves on. A thread that ends during a stay counts as a getter until another one leaves that shard.
+//! shard and moves on.
 //!
 //! **If the shard's lock is held**, the holder may be off its core, so a getter ends its stay or takes the next shard rather than wait.
 //! Here, too, it waits after [`PASSES`] passes, until one that stays there finds an older shard. If it waits in vain, getters pass by the
 //! lock [`PASSES_IF_STOPPED`](super::locked) times, or until one finds it free.
 //!
 //! The passes bound how far a key is overtaken (P18). While its shard is the oldest, a getter that chooses takes from it or uses up a pass,
-//! and no shard has more than 64 keys with an older front. After each choice a getter may take as many keys that it has just added, which
-//! doubles the bound.
+//! and no shard has more than 64 keys with an older front. After each choice a getter may take as many keys that it has just added.
 //!
 //! A cursor that visits the shards in turn would be simpler, but has no such bound, because it treats a long order like a short one.
 //!
 //! **With priorities** a getter first takes a key of a lower level if it is their [turn](super::lower). Otherwise it goes to the shard
-//! whose first key has the highest priority, the oldest of several. It passes by for a key of the same level only, and ends its stay when
-//! the shard has only lower ones. A key of a higher level thus waits until the getters have ended their stays with lower ones: see
-//! [`STAY_IN_ORDER`].
+//! whose first key has the highest priority, the oldest of several. It passes by for a key of the same level only, and ends its stay, of
+//! [`STAY_IN_ORDER`] keys, when the shard has only lower ones.
 //!
 //! All of this is read without a lock and may be out of date. Only the order depends on it, because a getter that finds nothing here visits
 //! each shard under its lock before it says so or parks.
@@ -125,14 +122,12 @@ impl<K> Shared<K> {
                 own = Some(stays.index);
             }
             if let Some(taken) = self.take_lower() {
-                // The next call chooses anew, and may take the shard again.
                 cursor.stay.queue.set(own.map_or(0, |_| self.id));
                 return Some(taken);
             }
             // `passed`: the rank of the first shard that was passed by because its lock was held. `must_wait`: no other shard has such a
             // key, so the getter waits for each lock.
             let (mut passed, mut must_wait) = ((!busy.is_empty()).then(|| cursor.rank.get()), false);
-            // Another getter may be faster, or take the last key of the chosen shard: then this one chooses again.
             for _ in 0..model_const(3, 2) * self.shards() {
                 let choice = self.oldest(&busy, own);
                 if let Some(left) = own.filter(|own| choice.as_ref().is_none_or(|choice| choice.shard != *own)) {

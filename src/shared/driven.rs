@@ -1,8 +1,7 @@
 //! The one reference (`tests/reference/`) with a driver thread and with getters that expire delays beside it.
 //!
 //! Other tests see delays expire in `turn` alone, because the real clock moves by itself, and getters expire nothing by a given one. Here
-//! the clock is given and yet counts as real ([`Clock::mock_for_getters`]), and the test makes the steps of the driver thread itself. Steps
-//! of both are thus part of a life like any other.
+//! the clock is given and yet counts as real ([`Clock::mock_for_getters`]), and the test makes the steps of the driver thread itself.
 
 use super::Shared;
 use crate::machine::Expired;
@@ -33,7 +32,6 @@ fn drive(queue: &WorkQueue<Key>) -> bool {
     let has_thread = matches!(queue.shared.hub().driver, DriverState::Running | DriverState::Parked { .. });
     if has_thread {
         let passes = || Shared::drive(&queue.shared, &Parker::new());
-        // The time stands still, and a life has some hundred keys.
         assert!((0..20).any(|_| !matches!(passes(), NextStep::Again)), "the driver does not come to rest");
     }
     has_thread

@@ -2,8 +2,7 @@
 //! them.
 //!
 //! Their slots and buckets are prefetched before the lock, because a large batch has left the caches since it was handed out. With several
-//! shards each key ends by itself: few keys of a batch share a shard, and sorting them takes longer than the locks. A lock-free queue has
-//! no section to share.
+//! shards each key ends by itself, because sorting them by shard takes longer than the locks.
 
 use super::Shared;
 use super::hub::Flags;
@@ -47,7 +46,6 @@ impl<K> Shared<K> {
             } else {
                 ended.end_in(self.plain_section(held, None), items.by_ref().take(AT_ONCE), end);
             }
-            // Meanwhile the lock is free for about as long as it was held.
             ended.drop_and_tell(self);
         }
         ended.caught.pass_on();

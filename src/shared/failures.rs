@@ -1,13 +1,12 @@
 //! The number of failures of each key, which the user's limiter keeps, or the queue if the limiter would only count.
 //!
-//! A limiter has a hash table of its own, so each retry and each success costs a look-up in other cache lines, while the queue can keep the
-//! number next to the key's deadline. If no other code uses the limiter, and its answer depends on the number of failures alone
+//! A limiter has a hash table of its own, in which each retry and each success costs a look-up, while the queue can keep the number next to
+//! the key's deadline. If no other code uses the limiter, and its answer depends on the number of failures alone
 //! ([`RateLimiter::schedule`](crate::rate_limiter::RateLimiter::schedule)), the queue replaces it by its
 //! [`Schedule`](crate::rate_limiter::Schedule) and counts inline.
 //!
 //! Any other limiter is foreign code. If it panics, the key must not lose its retry (P2): a key that its holder requeues is delayed by
-//! [`WITHOUT_LIMITER`](crate::options::WITHOUT_LIMITER), and the queue counts the failure inline. The number of retries is therefore the
-//! sum of the limiter's number and the queue's.
+//! [`WITHOUT_LIMITER`](crate::options::WITHOUT_LIMITER), and the queue counts the failure. The number of retries is the sum of both counts.
 
 use super::Shared;
 use super::settings::Limiter;
@@ -117,7 +116,7 @@ impl<K> Shared<K> {
         let Limiter::External(limiter) = &self.settings.limiter else { return self.failures_held(claimed) };
         let external = limiter.num_requeues(claimed.key());
         // Read without the lock, because with an external limiter only holders of the key count failures here, each before the next one
-        // gets the key. (A `forget` on another thread may clear them at any time.)
+        // gets the key.
         if claimed.has_failed() { external.saturating_add(self.failures_held(claimed)) } else { external }
     }
 

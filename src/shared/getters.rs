@@ -4,19 +4,17 @@
 //! *asleep* for a key that is queued in a shard after it has visited that shard.
 //!
 //! **Every push wakes a sleeping getter, unless one is on its way** (W2). Threads that were woken are counted in `waking` until they
-//! arrive. While one is on its way, a push wakes no other, so that a burst of adds costs one wake-up and workers that are not needed stay
-//! parked. The getter makes up for this when it arrives: it leaves the count, takes a key, and then wakes the next getter if any shard has
-//! keys left. A push that found it in the count came before that, under the hub's lock, so its key is seen. A getter that leaves without a
-//! key also wakes the next one (W3).
+//! arrive. While one is on its way, a push wakes no other, so a burst of adds costs one wake-up. The getter makes up for this when it
+//! arrives: it leaves the count, takes a key, and then wakes the next getter if any shard has keys left. A push that found it in the count
+//! came before that, under the hub's lock, so its key is seen. A getter that leaves without a key also wakes the next one (W3).
 //!
 //! **A woken getter may be late.** A thread always arrives, because it is inside our `get`, but it may have to wait for a core. So a push
-//! wakes another getter if the queue has grown long, or if the last wake-up is [`OVERDUE`](crate::sync::OVERDUE). A task may be polled
+//! wakes another getter if the queue has grown long, or if the last wake-up was [`OVERDUE`](crate::sync::OVERDUE) ago. A task may be polled
 //! late, so it is not counted, and the next push wakes the next waiter.
 //!
 //! **A busy shard is passed by**, although the key may be there. A woken getter that has done so goes back on the list and still counts as
 //! woken when it arrives again. A thread parks for [`BUSY`] at most. A task is woken by the driver, which knows of it by `passed_by` and
-//! `wake_at` before the poll returns, or waits for the shard in its poll if no driver can be started (W5). The driver takes such tasks off
-//! the list as a push does, so that they count as woken. That may cause a needless wake-up, and does no harm.
+//! `wake_at` before the poll returns, or waits for the shard in its poll if no driver can be started (W5).
 
 use crate::sync::{model_const, now, overdue};
 use crate::wait::{Ticket, WaitList, Waiter, WakeList};
@@ -45,9 +43,9 @@ pub(super) struct Getters {
     pub(super) woken_at: Option<Instant>,
     /// When a thread last found no key, and the number of hand-outs at that time.
     pub(super) last_park: Option<(Instant, u64)>,
-    /// Whether many keys were handed out in a short time between the last two times that a thread found none. If so, a thread that finds no
-    /// key yields before it goes on the list, because parking after every few keys costs most of the time if it shares a CPU with the
-    /// producer. Otherwise it does not, because the scheduler may let a thread that has yielded wait longer.
+    /// Whether many keys were handed out in a short time between the last two times that a thread found none. If so, such a thread yields
+    /// before it goes on the list, because parking after every few keys costs most of the time if it shares a CPU with the producer.
+    /// Otherwise yielding would only make it wait longer.
     pub(super) keys_come_fast: bool,
     /// Getters that were woken and are on the list again because they have passed by a busy shard. Calls that queued keys still rely on
     /// them.

@@ -9,8 +9,8 @@
 //! ```
 //!
 //! **Why no wake-up is lost.** A thread that waits sets the flag first, and then visits the shards, each under its lock. A call that queues
-//! a key reads the flags inside its critical section. The shard's lock orders the two: if the visit comes later, it finds the key, and if
-//! the call comes later, it finds the flag. Hot calls therefore need no fence, and write nothing that shards share.
+//! a key reads the flags inside its critical section. If the visit comes later, it finds the key, and if the call comes later, it finds the
+//! flag. Hot calls therefore need no fence, and write nothing that shards share.
 //!
 //! **Lock order.** A thread holds at most one shard, and may then lock the hub. While it holds the hub, it may lock the counts of workers.
 //! It never locks in the other order.

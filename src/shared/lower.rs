@@ -7,17 +7,14 @@
 //! ```
 //!
 //! A level is *lower* if a higher one has keys in any shard. One of [`TURNS`] hand-outs of the whole queue goes to the lower levels that
-//! wait, in turn, as in a queue with one shard. If each shard had turns of its own, a LOW key would wait for those of all other shards as
-//! well.
+//! wait, in turn, as in a queue with one shard. Turns of each shard by itself would make a LOW key wait for those of all others.
 //!
-//! Each shard counts its hand-outs under its lock, so that no word is written by every get of all threads. The word of the turns is read at
-//! a choice, and written once in [`TURNS`] hand-outs. The first getter that chooses when a turn is due takes the key, and goes on with its
-//! shard. Because a turn belongs to no getter, none is held up by one that sleeps in its handler or ends. A turn that comes late, because
-//! all getters stay with their shards, does not delay the next one.
+//! Each shard counts its hand-outs under its lock, so that no word is written by every get. The word of the turns is written once in
+//! [`TURNS`] hand-outs. The first getter that chooses when a turn is due takes the key, and goes on with its shard. A turn thus belongs to
+//! no getter, so that none that sleeps or ends holds it up, and a turn that comes late does not delay the next one.
 //!
 //! Of the shards that have the level whose turn it is, the getter takes the one whose oldest lower key has waited longest or, with groups,
-//! the one that gave its last keys first. If several lower levels wait, that key may be of another one. No key starves, because the oldest
-//! of all lower keys goes at the next turn of its level.
+//! the one that gave its last keys first. No key starves, because the oldest of all lower keys goes at the next turn of its level.
 
 use super::Shared;
 use super::hub::Flags;
@@ -65,7 +62,6 @@ impl<K> Shared<K> {
     #[inline(never)]
     fn take_in_turn(&self, handed_out: u64, word: u64) -> Option<Taken<K>> {
         let turn = Turn::of(word);
-        // `false` if another getter was faster.
         let moves_to =
             |next: Turn| self.turn.compare_exchange(word, next.word(), Ordering::Relaxed, Ordering::Relaxed).is_ok();
         let mut levels = Words::default();

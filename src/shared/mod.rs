@@ -13,11 +13,11 @@
 //! ```
 //!
 //! A call locks the key's shard, makes a [`section`] of it, calls verbs of its [machine](crate::machine), and ends the section. If a verb
-//! owes something, this end takes the waiters out of the hub, unlocks, wakes them and frees memory. [`hub`] says why no wake-up is lost.
+//! owes something, this end takes the waiters out of the [`hub`], unlocks, wakes them and frees memory.
 //!
-//! **Where to begin.** [`machine`](crate::machine) explains verbs, the hand, the mode, and what a verb owes. [`order`](crate::order)
-//! explains stamps, and thereby the *front* of a shard, which is the time and the priority of its first key. Then read the list below from
-//! its end: the files from `hub` to `section`, and after them any call.
+//! **Where to begin.** [`machine`](crate::machine) explains verbs, the hand, the mode, and what a verb owes, and [`order`](crate::order)
+//! explains the *front* of a shard, the time and the priority of its first key. Then read the list below from its end: the files from `hub`
+//! to `section`, and after them any call.
 //!
 //! **Calls go down.** A file imports and calls only those below it, or to its right in the same line, which `ci/calls.sh` checks:
 //!
@@ -42,21 +42,17 @@
 //! ```
 //!
 //! `free`, which is in no line, has the arms of all calls for a lock-free queue: each call calls its arm, and an arm calls what the call
-//! would. Three files are tests: `driven` puts the driver and the getters beside it under the one reference, `driverless` has no driver
-//! thread, and `stopped` stops threads.
+//! would. `driven`, `driverless` and `stopped` are tests.
 //!
-//! **The queue is linearizable**, because each call takes effect at one moment while it holds the lock (P1, P2, P4). What a thread did
-//! before a call is visible to every thread whose call comes later. Calls that consist of several steps say so. Only `len`, `is_empty`,
-//! `Item::is_dirty` and `shutting_down` take no lock. Most programs need one shard, since a critical section takes 5 to 15 ns. With several
-//! (P18) threads work side by side, and each shard is a whole queue except for what the hub has.
+//! **The queue is linearizable**: each call takes effect at one moment while it holds the lock, and calls that consist of several steps say
+//! so. Only `len`, `is_empty`, `Item::is_dirty` and `shutting_down` take no lock.
 //!
-//! **No critical section is long**, whatever the number of keys. The wheel moves a hundred entries at a time, calls that visit many keys
-//! visit some hundred, the order grows by a block and a large table by a few chains, and memory is freed after the lock. The exceptions are
-//! a small table, which grows at once within half a millisecond, and a shut-down, which takes all waiters off their list.
+//! **No critical section is long**: the wheel moves a hundred entries at a time, calls that visit many keys visit some hundred, the order
+//! grows by a block and a large table by a few chains, and memory is freed after the lock. But a small table grows at once, within half a
+//! millisecond, and a shut-down takes all waiters off their list.
 //!
 //! **Hot calls** (`add`, `get`, `done`) return what fits in two registers, because a longer answer goes through memory, which took half of
-//! their time. They test one byte for all that few queues have ([`Flags`](hub::Flags)) and one word for all that is owed, and leave the
-//! rest to functions that are not inlined.
+//! their time. They test one byte for all that few queues have ([`Flags`](hub::Flags)) and one word for all that is owed.
 
 mod add;
 mod add_all;

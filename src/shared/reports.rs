@@ -8,9 +8,9 @@
 //! ```
 //!
 //! **No add is missed (W6).** A report first makes the queue quiet, and then reads the numbers of each shard under its lock. An add looks
-//! whether the queue is quiet after its critical section. The shard's lock orders the two: if the report comes later, it counts the key and
-//! schedules the next report, and if the add comes later, it finds the queue quiet and schedules that report itself. In a lock-free queue
-//! two fences take the place of the lock, in the report after it has made the queue quiet, and in the add after its step.
+//! whether the queue is quiet after its critical section. If the report reads later, it counts the key and schedules the next report, and
+//! if the add comes later, it finds the queue quiet and schedules that report itself. In a lock-free queue two fences take the place of the
+//! lock.
 
 use super::Shared;
 use crate::machine::NEVER;

@@ -6,10 +6,9 @@
 //!                    └ only looks: unlock                               ─ unlock ─ wake them, free memory
 //! ```
 //!
-//! A [`Section`] is the only way to a verb that owes something or changes what others read without the lock. It notes both, and its
-//! [`end`](Section::end), which takes it, publishes, wakes and frees. No call can forget these, because a debug build panics if a section
-//! is dropped without its end, and asserts at the end that all is published. The end of a hot call that has changed nothing and owes
-//! nothing makes two tests.
+//! A [`Section`] is the only way to a verb that owes something or changes what others read without the lock. Its [`end`](Section::end),
+//! which takes it, publishes, wakes and frees. A debug build panics if a section is dropped without its end, and asserts there that all is
+//! published.
 //!
 //! A call declares its hand before it locks, so that a key that is left there is dropped after the lock, even if `Eq` panics (W4).
 
@@ -177,7 +176,6 @@ impl<K> Shared<K> {
         if let Some(gone) = garbage.as_mut().map(|garbage| std::mem::take(&mut garbage.gone)) {
             self.note_caught(drop_each(gone));
         }
-        // The memory is freed here.
     }
 }
 

@@ -60,7 +60,6 @@ impl<K> Shared<K> {
                     normal.add(times.durations.waited());
                 })
             };
-            // The other priorities, of which there may be 255, in a critical section each.
             let mut from = has_times.map(|()| i8::MIN);
             while let Some(priority) = from {
                 let next = locked.lock().marks().times().and_then(|times| {
@@ -258,7 +257,6 @@ impl<K: Clone> Shared<K> {
                         let key = view.key().clone();
                         (usize::MAX, GroupStats { key, queued: 0, processing: 0, handed_out: 0, oldest: None })
                     });
-                    // Once for each shard.
                     if std::mem::replace(latest, shard) != shard {
                         group.handed_out += handed_out;
                     }

@@ -118,7 +118,6 @@ fn getters_and_the_driver_pass_by_a_shard_whose_holder_has_stopped() {
         assert_ne!(shard_of(&item), stopped);
         taken.insert(*item);
     }
-    // Only that shard has keys left.
     assert!(queue.get_timeout(Duration::from_millis(2)).is_err());
     let late = (400..).find(|key| shard_of(key) == 1).unwrap();
     let getter = thread::spawn({

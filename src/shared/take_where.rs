@@ -8,8 +8,7 @@
 //!   for each step of the clones:  lock ─ take out what was seen, if it is still there ─ unlock ─ drop the queue's copy
 //! ```
 //!
-//! What is seen of a key names its push and its delay, so that a key which was handed out meanwhile and is queued again is not taken. Keys
-//! of full groups are taken like all others.
+//! What is seen of a key names its push and its delay, so that a key which was handed out meanwhile and is queued again is not taken.
 
 use super::Shared;
 use super::section::in_steps;
@@ -87,9 +86,9 @@ impl<K: Hash + Eq + Clone> Shared<K> {
     /// at the end, and returns keys of slots whose retries or requeues were refused.
     ///
     /// After a shut-down no key becomes dirty, so the look sees each key that is queued, or held until it ends. Of those that were not
-    /// taken, it lists the ones that are still on their way, in a handler or, as the docs of `stop` mention, queued again after the look. A
-    /// slot stands for its key, because it gets no other such key meanwhile. A refused key is put into its list before its hand-out ends.
-    /// It is therefore in that list, or still processing, or both, and then counts as refused.
+    /// taken, it lists the ones that are still in a handler or, as the docs of `stop` mention, were queued again after the look. A slot
+    /// stands for its key, because it gets no other such key meanwhile. A refused key is in its list before its hand-out ends. One that is
+    /// also still processing counts as refused.
     ///
     /// If a clone panics, nothing was taken.
     pub(crate) fn take_all(&self, refused: impl FnOnce() -> Vec<(SlotId, K)>) -> Leftover<K> {
@@ -114,8 +113,8 @@ impl<K: Hash + Eq + Clone> Shared<K> {
         }
     }
 
-    /// The keys that match, shard by shard. Queued ones come first, by priority and then by age. If only delays are looked for, the rest of
-    /// what is seen of a key does not count.
+    /// The keys that match, shard by shard, the queued ones first, by priority and then by age. If only delays are looked for, nothing else
+    /// is noted of a key.
     fn find_where(&self, which: Which, matches: &mut impl FnMut(&K) -> bool) -> Vec<Found<'_, K>> {
         if_free!(self, free => {
             let mut found = self.free_find(free, which, matches);

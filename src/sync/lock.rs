@@ -1,33 +1,23 @@
 //! The queue's lock: a mutex that releases with a plain store.
 //!
 //! Most mutexes need two locked read-modify-writes, one to lock and one to unlock. Each takes about half as long as a critical section of
-//! the queue, so this lock saves the second: it releases with a plain store, and looks at `has_parked` afterwards (`benches/TABLES.md`,
-//! "Designs"). Its state are two flags, side by side in one cache line:
-//!
-//! | `locked` | `has_parked` | state |
-//! |---|---|---|
-//! | false | false | free |
-//! | true | false | held; no thread is parked, or one has been woken and has not arrived yet |
-//! | true | true | held, and threads are parked or about to park: the release wakes one of them |
-//! | false | true | just released: the releasing thread is about to wake another, or a thread about to park finds it free |
+//! the queue, so this lock saves the second: it releases with a plain store, and looks at `has_parked` afterwards. `reports/lock.md` in the
+//! repository is about the consequences: all states of the two flags, the argument in terms of `C11` and for each processor, what the
+//! alternatives cost, and which model shows which line.
 //!
 //! **The price is a race.** The releasing processor may load `has_parked` before others see its store to `locked`. A thread that raises
 //! `has_parked` and looks at `locked` between the two parks, and is missed by this release. So one of the parked threads always has a
-//! timeout, [`TIMED_PARK`], in case no later release wakes it before. `reports/lock.md` in the repository has the argument in terms of
-//! `C11` and for each processor, and says which model shows which line.
+//! timeout, in case no later release wakes it before. The timeout is [`TIMED_PARK`] at first, and doubles up to [`TIMED_PARK_MAX`] when it
+//! expires with the flag up, because that shows that the lock was really held.
 //!
 //! **A release does not wait** for the list of parked threads, because the system may have stopped the thread that has it (P21). If that
-//! thread misses the release because it is just about to park, the same timeout ends its park.
-//!
-//! **While the lock stays held, timed parks get longer.** Every release after the nanoseconds of the race sees the flag, so a timed park
-//! that expires while `has_parked` is up has found a lock that is really held. The thread then looks once, without spinning, and parks for
-//! twice the time, up to [`TIMED_PARK_MAX`]. It begins again with [`TIMED_PARK`] when it is woken or finds the flag down.
+//! thread thereby misses the release, the same timeout ends its park.
 //!
 //! **How a contender spins** depends on what the last looks at the lock have found. If it was mostly held, its users do nothing but call,
 //! and a contender stays away for some microseconds before each look, so that the holder keeps the cache lines for many calls in a row. If
-//! it was mostly free, its users work between their calls, and a contender first looks again and again at once. That pays only while a
-//! transfer of the cache line is fast, which changes when the host of a virtual machine moves its cores. A contender therefore times its
-//! first look, and stays away while transfers are slow.
+//! it was mostly free, its users work between their calls, and a contender first looks again and again at once. It does so only while
+//! transfers of the cache line are fast, which the first look of each contender measures, because the host of a virtual machine moves its
+//! cores.
 //!
 //! **One thread always wakes the next** while threads are parked: the holder, if `has_parked` is up; or a woken thread that has not taken
 //! the lock yet; or the one with the timeout. A woken thread raises the flag again if others are parked, or if it finds the lock held and
@@ -39,8 +29,8 @@
 //! and sets `handoff`, and the next thread that unparks owns it.
 //!
 //! **There is no poison.** The foreign code that runs under the lock, `Eq`, `Equivalent` and `Clone` of keys, never sees a broken
-//! invariant, and leaves none if it panics. If it calls the queue, it takes a lock that its own thread holds, which panics in debug builds
-//! and deadlocks in release builds. (With several shards two such threads, each in one shard, can wait for each other.)
+//! invariant, and leaves none if it panics. If it calls the queue, it panics in debug builds and deadlocks in release builds, because its
+//! own thread holds the lock. (With several shards two such threads can wait for each other.)
 
 use super::{
     AtomicBool, AtomicU8, Condvar, Holder, Ordering, ParkGuard, ParkMutex, UnsafeCell, fence, model_const, now,
@@ -69,7 +59,7 @@ const HANDOFF_INTERVAL: Duration = Duration::from_micros(model_const(1000, 0) as
 /// Data that one thread at a time may touch.
 pub(crate) struct Mutex<T> {
     locked: AtomicBool,
-    /// Written under `parked` only; read after each release.
+    /// Tells a release to wake a parked thread, and is down while one that was woken is on its way. Written under `parked` only.
     has_parked: AtomicBool,
     /// How many of the last looks found the lock held, from 0 (none) to 240 (all). A hint, like the next field, written by a thread that
     /// has looked and then taken the lock.
@@ -107,10 +97,9 @@ struct SpinPolicy {
     spins_per_round: usize,
 }
 
-/// A contender stays away for 2 to 10 microseconds before each look, depending on the processor's spin hint, and parks after six looks.
-/// Longer stays suit two threads that do nothing but call, but make a contender that meets one short critical section wait longer. On ARM,
-/// where none of this was measured, a stay is about as long with 64 bits, where a hint is an `isb`; with 32 bits a hint is a `yield`, which
-/// many cores ignore, and a contender parks sooner.
+/// A contender stays away for 2 to 10 microseconds before each look, depending on the processor, and parks after six looks. Longer stays
+/// suit threads that do nothing but call, but make one that meets a short critical section wait longer. `reports/lock.md` says what to
+/// expect on ARM, where none of this was measured.
 const BACKOFF_LONG: SpinPolicy = SpinPolicy { rounds: 6, spins_per_round: 200 };
 /// What a contender does before that if the lock is mostly found free and transfers are fast.
 const LOOK_SOON: SpinPolicy = SpinPolicy { rounds: 24, spins_per_round: 2 };
@@ -339,8 +328,8 @@ impl<T> Mutex<T> {
     }
 }
 
-/// The heat after `held` looks that found the lock held, and one that found it free: a mean in which each look counts a sixteenth. A longer
-/// row of held looks counts as six, because it is one holder that takes long.
+/// The heat after `held` looks that found the lock held, and one that found it free: a mean in which each look counts a sixteenth. Held
+/// looks count as six at most, because a longer row of them is one holder that takes long.
 fn heat_after(heat: u8, held: u32) -> u8 {
     let hotter = (0..held.min(6)).fold(heat, |heat, _| heat + ((240 - heat) >> 4));
     hotter - (hotter >> 4)

@@ -115,8 +115,7 @@ impl<K> Shared<K> {
     /// Parks a thread that is on a list. While the driver thread cannot be started, the thread first makes a step of the driver, and parks
     /// for [`RETRY`] at most, so that it comes again (W7).
     ///
-    /// Otherwise it relies on the driver that it finds, or that nobody has asked for yet. If the start of that driver fails later, this
-    /// thread is woken, because it has been on its list since before.
+    /// Otherwise it relies on a driver, and if its start fails later, this thread is woken, because it has been on its list since before.
     pub(super) fn park(this: &Arc<Self>, parker: &Parker, deadline: Option<Instant>) {
         Self::ensure_driver(this);
         if !this.is_driver_missing() {
@@ -167,9 +166,9 @@ impl<K> Shared<K> {
     /// locked, for the caller to write there what it does next. `None` means that the caller comes again, after it has done the driver's
     /// other work.
     ///
-    /// A visit publishes until when the driver may park as far as this shard is concerned. A call that sets an earlier deadline in the
-    /// shard tells the hub in the same critical section. Either the visit comes later and sees the deadline, or the call comes later and
-    /// changes `deadlines_told`, so that the caller comes again (I8).
+    /// A visit publishes until when the driver may park as far as this shard is concerned. A call that sets an earlier deadline there tells
+    /// the hub in the same critical section. Either the visit comes later and sees the deadline, or the call does and changes
+    /// `deadlines_told`, so that the caller comes again (I8).
     fn expire_all(&self) -> Option<(HubGuard<'_>, u64)> {
         let told = self.hub().deadlines_told;
         let (mut until, mut has_more) = (NEVER, false);

@@ -16,8 +16,8 @@ impl<K> Shared<K> {
 
     /// Tries to start the driver thread. While that fails, the threads that wait do its work (W7).
     ///
-    /// At the end the flag `NO_DRIVER` is set from the state and not simply cleared: until this thread has the hub again, the driver may
-    /// have found the queue shut down and have ended, and a task may have asked for the next one.
+    /// At the end the flag `NO_DRIVER` is set from the state and not simply cleared, because in between the driver may have found the queue
+    /// shut down and have ended, and a task may have asked for the next one.
     #[cold]
     fn start_driver(this: &Arc<Self>) {
         if !this.hub().driver.retry() {

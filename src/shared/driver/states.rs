@@ -9,9 +9,8 @@
 //! ```
 //!
 //! The state is under the hub's lock. A call that sets a deadline earlier than any before in its shard counts it there, and wakes the
-//! driver if it is parked for longer. The driver writes `Parked` only if none was counted since it began to visit the shards
-//! ([I8](crate::guarantees#waiting-and-wake-ups)). A driver that runs needs no wake-up, so a burst of earlier and earlier deadlines costs
-//! one. Keys that getters expire change no state here: at the time `until` the driver finds nothing to do.
+//! driver if it is parked for longer. The driver writes `Parked` only if none was counted since it began to visit the shards (I8). While it
+//! runs it needs no wake-up, so a burst of earlier and earlier deadlines costs one.
 //!
 //! The thread has a strong reference to the queue only while it works. While it is parked, its reference is weak, and the drop of the last
 //! handle wakes it so that it ends.
