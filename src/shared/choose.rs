@@ -22,7 +22,7 @@
 //! lock [`PASSES_IF_STOPPED`](super::locked) times, or until one finds it free.
 //!
 //! The passes bound how far a key is overtaken (P18). While its shard is the oldest, a getter that chooses takes from it or uses up a pass,
-//! and no shard has more than 64 keys with an older front. After each choice a getter may take as many keys that it has just added.
+//! and no shard has more than 64 keys with an older front. After each choice a getter may take 64 more that it has just added.
 //!
 //! A cursor that visits the shards in turn would be simpler, but has no such bound, because it treats a long order like a short one.
 //!

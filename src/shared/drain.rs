@@ -1,7 +1,7 @@
 //! Drains, which wait until no key is queued or processing, and idle waits, which wait until no key is delayed either.
 //!
 //! The threads and tasks of both kinds wait in one list of the hub, each for a shard that has work. A call that may end the work of a
-//! shard, such as a `done`, a `cancel` or a shut-down, owes a wake-up to all of them if one waits for this shard. Each then looks again.
+//! shard, such as a `done`, a `cancel` or a shut-down, wakes all of them if one waits for this shard, and each looks again.
 
 use super::Shared;
 use super::getters::BUSY;

@@ -1,8 +1,8 @@
 //! Delays that expire in a critical section of a getter, and what the observer is told of expired delays.
 //!
-//! Under load a due key would have to wait until the driver thread gets a core. So getters expire keys too, up to [`BY_GETTER`] in a
-//! section that they have anyway: when they measure, were woken or are about to park, and from time to time in an ordered queue. They do
-//! not if the clock is given, because such a clock stands still while the driver is late.
+//! Under load a due key would have to wait until the driver thread gets a core. So getters expire up to [`BY_GETTER`] keys in a section
+//! that they have anyway: when they measure, were woken or are about to park, and from time to time in an ordered queue. They do not if the
+//! clock is given, because such a clock stands still while the driver is late.
 
 use super::Shared;
 use super::section::Section;

@@ -1,12 +1,12 @@
 //! Getters that wait, and which of them a queued key wakes. The rules W1 to W5 are in `INVARIANTS.md`.
 //!
-//! **A getter goes on the list before it visits the shards**, each under its lock, and parks only if all were empty (W1, I6). It is
-//! *asleep* for a key that is queued in a shard after it has visited that shard.
+//! A getter goes on the list, then visits each shard under its lock, and parks only if all were empty (W1). [`hub`](super::hub) says why it
+//! misses no key.
 //!
-//! **Every push wakes a sleeping getter, unless one is on its way** (W2). Threads that were woken are counted in `waking` until they
-//! arrive. While one is on its way, a push wakes no other, so a burst of adds costs one wake-up. The getter makes up for this when it
-//! arrives: it leaves the count, takes a key, and then wakes the next getter if any shard has keys left. A push that found it in the count
-//! came before that, under the hub's lock, so its key is seen. A getter that leaves without a key also wakes the next one (W3).
+//! **A push wakes one getter, unless one is on its way** (W2). Threads that were woken are counted in `waking` until they arrive. While one
+//! is on its way, a push wakes no other, so a burst of adds costs one wake-up. The getter makes up for this when it arrives: it leaves the
+//! count, takes a key, and then wakes the next getter if any shard has keys left. A push that found it in the count came before that, under
+//! the hub's lock, so its key is seen. A getter that leaves without a key also wakes the next one (W3).
 //!
 //! **A woken getter may be late.** A thread always arrives, because it is inside our `get`, but it may have to wait for a core. So a push
 //! wakes another getter if the queue has grown long, or if the last wake-up was [`OVERDUE`](crate::sync::OVERDUE) ago. A task may be polled

@@ -1,5 +1,5 @@
-//! What all shards of a queue share and rarely use: the getters that wait, the life cycle and the driver, under a lock of its own. The
-//! flags tell hot calls whether they have to look there.
+//! What all shards of a queue share and rarely use, under a lock of its own, and the flags that tell hot calls whether they have to look
+//! there.
 //!
 //! ```text
 //!  hot call:  lock a shard ─ read the flags ─ verb ─ owes nothing ─ unlock                  (nobody waits)
@@ -10,7 +10,7 @@
 //!
 //! **Why no wake-up is lost.** A thread that waits sets the flag first, and then visits the shards, each under its lock. A call that queues
 //! a key reads the flags inside its critical section. If the visit comes later, it finds the key, and if the call comes later, it finds the
-//! flag. Hot calls therefore need no fence, and write nothing that shards share.
+//! flag. Hot calls need no fence for this, and write nothing that shards share.
 //!
 //! **Lock order.** A thread holds at most one shard, and may then lock the hub. While it holds the hub, it may lock the counts of workers.
 //! It never locks in the other order.

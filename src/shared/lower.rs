@@ -13,8 +13,8 @@
 //! [`TURNS`] hand-outs. The first getter that chooses when a turn is due takes the key, and goes on with its shard. A turn thus belongs to
 //! no getter, so that none that sleeps or ends holds it up, and a turn that comes late does not delay the next one.
 //!
-//! Of the shards that have the level whose turn it is, the getter takes the one whose oldest lower key has waited longest or, with groups,
-//! the one that gave its last keys first. No key starves, because the oldest of all lower keys goes at the next turn of its level.
+//! Of the shards that have this level, the getter takes the one whose oldest lower key has waited longest or, with groups, the one that
+//! gave its last keys first. No key starves, because the oldest of all lower keys goes at the next turn of its level.
 
 use super::Shared;
 use super::hub::Flags;

@@ -12,12 +12,11 @@
 //!                                     └ runs: where the queue's workers count, for metrics
 //! ```
 //!
-//! A call locks the key's shard, makes a [`section`] of it, calls verbs of its [machine](crate::machine), and ends the section. If a verb
-//! owes something, this end takes the waiters out of the [`hub`], unlocks, wakes them and frees memory.
+//! A call makes a [`section`] of the key's shard, calls verbs of its [machine](crate::machine), and ends the section. If a verb owes
+//! something, this end takes the waiters out of the [`hub`], unlocks, wakes them and frees memory.
 //!
 //! **Where to begin.** [`machine`](crate::machine) explains verbs, the hand, the mode, and what a verb owes, and [`order`](crate::order)
-//! explains the *front* of a shard, the time and the priority of its first key. Then read the list below from its end: the files from `hub`
-//! to `section`, and after them any call.
+//! the *front* of a shard. Then read the list below from its end: the files from `hub` to `section`, and after them any call.
 //!
 //! **Calls go down.** A file imports and calls only those below it, or to its right in the same line, which `ci/calls.sh` checks:
 //!
@@ -41,17 +40,14 @@
 //!   hub   getters   waiters   states  | the flags, the lists of those that wait, the states of the driver
 //! ```
 //!
-//! `free`, which is in no line, has the arms of all calls for a lock-free queue: each call calls its arm, and an arm calls what the call
-//! would. `driven`, `driverless` and `stopped` are tests.
+//! `free`, which is in no line, has the arms of all calls for a lock-free queue. `driven`, `driverless` and `stopped` are tests.
 //!
-//! **The queue is linearizable**: each call takes effect at one moment while it holds the lock, and calls that consist of several steps say
-//! so. Only `len`, `is_empty`, `Item::is_dirty` and `shutting_down` take no lock.
+//! **The queue is linearizable**, because each call takes effect at one moment while it holds the lock. Calls of several steps say so.
 //!
-//! **No critical section is long**: the wheel moves a hundred entries at a time, calls that visit many keys visit some hundred, the order
-//! grows by a block and a large table by a few chains, and memory is freed after the lock. But a small table grows at once, within half a
-//! millisecond, and a shut-down takes all waiters off their list.
+//! **No critical section is long**: calls that visit many keys do so in steps, and memory is freed after the lock. But a small table grows
+//! at once, within half a millisecond, and a shut-down takes all waiters off their list.
 //!
-//! **Hot calls** (`add`, `get`, `done`) return what fits in two registers, because a longer answer goes through memory, which took half of
+//! **Hot calls** (`add`, `get`, `done`) return what fits in two registers, because longer answers, which go through memory, took half of
 //! their time. They test one byte for all that few queues have ([`Flags`](hub::Flags)) and one word for all that is owed.
 
 mod add;

@@ -33,7 +33,7 @@ pub(super) use if_free;
 /// What all handles of one queue share.
 pub(crate) struct Shared<K> {
     pub(crate) settings: Settings<K>,
-    /// Unlike that of any other queue of the process. The cursors of threads need it.
+    /// No other queue of the process has this number. The cursors of threads use it.
     pub(super) id: u64,
     /// The observer's interval in nanoseconds: see [`reports`](super::reports).
     pub(super) report_interval: u64,

@@ -2,8 +2,7 @@
 //!
 //! Most mutexes need two locked read-modify-writes, one to lock and one to unlock. Each takes about half as long as a critical section of
 //! the queue, so this lock saves the second: it releases with a plain store, and looks at `has_parked` afterwards. `reports/lock.md` in the
-//! repository is about the consequences: all states of the two flags, the argument in terms of `C11` and for each processor, what the
-//! alternatives cost, and which model shows which line.
+//! repository has all states of the two flags, the argument in terms of `C11` and for each processor, and which model shows which line.
 //!
 //! **The price is a race.** The releasing processor may load `has_parked` before others see its store to `locked`. A thread that raises
 //! `has_parked` and looks at `locked` between the two parks, and is missed by this release. So one of the parked threads always has a
@@ -13,24 +12,22 @@
 //! **A release does not wait** for the list of parked threads, because the system may have stopped the thread that has it (P21). If that
 //! thread thereby misses the release, the same timeout ends its park.
 //!
-//! **How a contender spins** depends on what the last looks at the lock have found. If it was mostly held, its users do nothing but call,
-//! and a contender stays away for some microseconds before each look, so that the holder keeps the cache lines for many calls in a row. If
-//! it was mostly free, its users work between their calls, and a contender first looks again and again at once. It does so only while
-//! transfers of the cache line are fast, which the first look of each contender measures, because the host of a virtual machine moves its
-//! cores.
+//! **How a contender spins** depends on what the last looks at the lock have found. If it was mostly held, a contender stays away for some
+//! microseconds before each look, so that the holder keeps the cache lines for many calls in a row. If it was mostly free, a contender
+//! first looks again and again at once, but only while transfers of the cache line are fast, which each contender's first look measures.
 //!
 //! **One thread always wakes the next** while threads are parked: the holder, if `has_parked` is up; or a woken thread that has not taken
-//! the lock yet; or the one with the timeout. A woken thread raises the flag again if others are parked, or if it finds the lock held and
-//! parks itself. A release therefore wakes at most one thread.
+//! the lock yet; or the one with the timeout. A woken thread raises the flag again if others are parked, or if it has to park itself, so a
+//! release wakes at most one thread.
 //!
 //! **The lock is not fair**, on purpose: moving a cache line from core to core takes ten times as long as a critical section, so it pays if
 //! the running thread takes the lock many times in a row. But a thread that parks again, [`STARVED_AFTER`] or longer after its first park,
 //! is starved. While one is parked, a release hands the lock off, once in [`HANDOFF_INTERVAL`] at most: the releasing thread takes it again
 //! and sets `handoff`, and the next thread that unparks owns it.
 //!
-//! **There is no poison.** The foreign code that runs under the lock, `Eq`, `Equivalent` and `Clone` of keys, never sees a broken
-//! invariant, and leaves none if it panics. If it calls the queue, it panics in debug builds and deadlocks in release builds, because its
-//! own thread holds the lock. (With several shards two such threads can wait for each other.)
+//! **There is no poison**, because the foreign code that runs under the lock, `Eq`, `Equivalent` and `Clone` of keys, leaves no broken
+//! invariant if it panics. If it calls the queue, it waits for a lock of its own thread: a panic in debug builds and a deadlock in release
+//! builds. With several shards two such threads can also wait for each other.
 
 use super::{
     AtomicBool, AtomicU8, Condvar, Holder, Ordering, ParkGuard, ParkMutex, UnsafeCell, fence, model_const, now,

@@ -1,8 +1,7 @@
 //! The only module that names `loom`, and `std::sync` for what loom must see.
 //!
 //! Everything that several threads use is imported from here, so that `loom-tests/` runs the code that ships under loom's scheduler. The
-//! two implementations, `std` and `loom`, have the same names, which promise only what both libraries can do. Code that no model covers,
-//! such as a cached constant, uses `std::sync` directly.
+//! two implementations, `std` and `loom`, have the same names, which promise only what both libraries can do.
 
 use ::std::sync::OnceLock;
 use ::std::sync::atomic as std_atomic;

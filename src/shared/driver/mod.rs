@@ -8,8 +8,8 @@
 //!   says how long the driver may park   each, if nothing more is due in the shard
 //! ```
 //!
-//! No shard keeps the driver. It spends [`BATCHES`] critical sections on one shard at most. After a pass over all shards it reports and
-//! wakes tasks before it looks again, so that delays that expire all the time do not hold these up.
+//! After [`BATCHES`] critical sections on one shard the driver goes on to the next, and after a pass over all shards it reports and wakes
+//! tasks, so that delays that expire all the time hold up neither.
 
 mod start;
 pub(crate) mod states;
