@@ -125,8 +125,8 @@ impl<K> Shared<K> {
     }
 
     /// Visits each shard under its lock until one has a key, and takes that key. A shard whose lock is held comes after the others, and is
-    /// passed by if it is busy. The getter waits for a busy shard only if it must: if the shard has keys and this is the last visit, if the
-    /// queue is shut down, or if nobody would wake the getter. If it was woken or is about to park, it first adds keys that are due.
+    /// passed by if it is busy, unless the getter must know what is there: in its last visit if the shard has keys or the queue is shut
+    /// down, and in any if nobody would wake it. A getter that was woken or is about to park first adds keys that are due.
     fn visit_all(&self, visit: Visit) -> Visited<K> {
         if_free!(self, free => self.free_visit(free, visit));
         let (mut is_shut_down, mut passed_by, mut handed_out) = (true, Busy::default(), 0);
