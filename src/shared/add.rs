@@ -30,7 +30,7 @@ const NOW: Now = (How::NOW.priority, How::NOW.conflict);
 
 impl<K: Hash + Eq> Shared<K> {
     /// `add`.
-    // `inline(always)`: the compiler then knows `wakeups` in each caller, which saves a quarter of the instructions.
+    // `inline(always)`: callers differ in `wakeups`, which is a constant then.
     #[inline(always)]
     pub(crate) fn add(this: &Arc<Self>, key: K, wakeups: Wakeups) -> Added {
         let hash = this.hash(&key);

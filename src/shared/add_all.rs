@@ -5,8 +5,7 @@
 //! ```
 //!
 //! The look-up of a key reads a bucket and then a slot, and in a large table each of the two is a cache miss. Single adds wait for their
-//! misses one after the other, because each lock waits for the loads before it, while the misses of staged keys overlap. In a small table,
-//! which has no misses, single adds are faster.
+//! misses one after the other, because each lock waits for the loads before it, while the misses of staged keys overlap.
 //!
 
 use super::Shared;
@@ -26,7 +25,7 @@ use std::ops::Range;
 /// The number of keys that are staged, and added in one critical section.
 const AT_ONCE: usize = model_const(if cfg!(test) { 4 } else { 32 }, 2);
 
-/// With fewer queued keys than this, everything that an add reads is in a near cache.
+/// With fewer queued keys than this, everything that an add reads is in a near cache, and single adds are faster.
 const MANY: usize = model_const(if cfg!(test) { 2 } else { 1 << 15 }, 0);
 
 /// Larger keys are added one by one, because moving them would cost more than the misses.

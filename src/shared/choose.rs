@@ -30,8 +30,8 @@
 //! whose first key has the highest priority, the oldest of several. It passes by for a key of the same level only, and ends its stay, of
 //! [`STAY_IN_ORDER`] keys, when the shard has only lower ones.
 //!
-//! All of this is read without a lock and may be out of date. Only the order depends on it, because a getter that finds nothing here visits
-//! each shard under its lock before it says so or parks.
+//! All of this is read without a lock, and only the order depends on it, because a getter that finds nothing here visits each shard under
+//! its lock before it says so or parks.
 
 use super::Shared;
 use super::cursor::{Cursor, Spot, with_cursor};
@@ -106,7 +106,7 @@ impl<K> Shared<K> {
         let mut busy = Busy::default();
         with_cursor(|cursor| {
             let stay = if self.flags().has(Flags::ORDERED) { STAY_IN_ORDER } else { STAY };
-            // The stay may have begun before the first priority was given.
+            // It may have begun before the first priority was given.
             let left = cursor.stay.left.replace(0).min(stay - 1);
             let mut own = None;
             if cursor.stay.queue.replace(0) == self.id {

@@ -19,7 +19,7 @@ impl<K> Shared<K> {
         if self.is_single() { self.done_in_first(claimed) } else { self.done_in_one_of_many(claimed) }
     }
 
-    // `inline(never)`, here and below, so that `Item::done` and others share one copy, which keeps only what it needs in registers.
+    // `inline(never)`, here and below: one copy for `Item::done` and others, which keeps in registers what it needs.
     #[inline(never)]
     fn done_in_first(&self, claimed: Claimed<K>) {
         self.end_in(&self.first, claimed, End::Done, None);

@@ -50,7 +50,7 @@ impl<K> Shared<K> {
             return None;
         }
         let handed_out = self.first.handed_out() + self.others.iter().map(Locked::handed_out).sum::<u64>();
-        // Relaxed, here and below: only the turns depend on it. Another getter may have seen a later number of hand-outs.
+        // Relaxed, here and below: only the turns depend on it, and another getter may have seen a later number.
         let word = self.turn.load(Ordering::Relaxed);
         if handed_out.saturating_sub(Turn::of(word).since) < u64::from(TURNS) {
             return None;
@@ -69,7 +69,7 @@ impl<K> Shared<K> {
         shards().filter(|locked| !locked.seems_empty()).for_each(|locked| levels.add(locked.levels()));
         let top = levels.top()?;
         let Some(level) = levels.below(turn.last.min(top)).or_else(|| levels.below(top)) else {
-            // No lower level waits, so the next turn is a full number of hand-outs away.
+            // No lower level waits, so the next turn is `TURNS` hand-outs from now.
             let _is_first = moves_to(Turn { since: handed_out, ..turn });
             return None;
         };

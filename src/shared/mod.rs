@@ -12,8 +12,8 @@
 //!                                     └ runs: where the queue's workers count, for metrics
 //! ```
 //!
-//! A call makes a [`section`] of the key's shard, calls verbs of its [machine](crate::machine), and ends the section. If a verb owes
-//! something, this end takes the waiters out of the [`hub`], unlocks, wakes them and frees memory.
+//! A call makes a [`section`] of the key's shard, calls verbs of its [machine](crate::machine), and ends the section, which wakes those in
+//! the [`hub`] that are owed a wake-up.
 //!
 //! **Where to begin.** [`machine`](crate::machine) explains verbs, the hand, the mode, and what a verb owes, and [`order`](crate::order)
 //! the *front* of a shard. Then read the list below from its end: the files from `hub` to `section`, and after them any call.
@@ -48,7 +48,7 @@
 //! at once, within half a millisecond, and a shut-down takes all waiters off their list.
 //!
 //! **Hot calls** (`add`, `get`, `done`) return what fits in two registers, because longer answers, which go through memory, took half of
-//! their time. They test one byte for all that few queues have ([`Flags`](hub::Flags)) and one word for all that is owed.
+//! their time.
 
 mod add;
 mod add_all;

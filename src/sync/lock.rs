@@ -9,9 +9,6 @@
 //! timeout, in case no later release wakes it before. The timeout is [`TIMED_PARK`] at first, and doubles up to [`TIMED_PARK_MAX`] when it
 //! expires with the flag up, because that shows that the lock was really held.
 //!
-//! **A release does not wait** for the list of parked threads, because the system may have stopped the thread that has it (P21). If that
-//! thread thereby misses the release, the same timeout ends its park.
-//!
 //! **How a contender spins** depends on what the last looks at the lock have found. If it was mostly held, a contender stays away for some
 //! microseconds before each look, so that the holder keeps the cache lines for many calls in a row. If it was mostly free, a contender
 //! first looks again and again at once, but only while transfers of the cache line are fast, which each contender's first look measures.
@@ -296,7 +293,8 @@ impl<T> Mutex<T> {
         (is_held, took.saturating_sub(before - begin).as_nanos() as u64)
     }
 
-    /// Wakes a parked thread, unless another thread has the list of them: see "A release does not wait" above.
+    /// Wakes a parked thread. It does not wait for the list of parked threads, because the system may have stopped the thread that has it
+    /// (P21). If that thread thereby misses this release, its timeout ends its park.
     #[cold]
     fn unpark_one(&self) {
         let Some(mut state) = try_parked(&self.parked) else { return };

@@ -11,9 +11,6 @@
 //! The state is under the hub's lock. A call that sets a deadline earlier than any before in its shard counts it there, and wakes the
 //! driver if it is parked for longer. The driver writes `Parked` only if none was counted since it began to visit the shards (I8). While it
 //! runs it needs no wake-up, so a burst of earlier and earlier deadlines costs one.
-//!
-//! The thread has a strong reference to the queue only while it works. While it is parked, its reference is weak, and the drop of the last
-//! handle wakes it so that it ends.
 
 use crate::sync::{Parker, Unparker, now};
 use crate::time::clock::Clock;
@@ -23,9 +20,9 @@ use std::time::{Duration, Instant};
 /// Chooses the thread that queues keys whose delays have expired.
 ///
 /// # After a fork
-/// Threads do not survive a `fork`. The child has no driver thread of an older queue. The queue does not notice this, and never adds its
+/// Threads do not survive a `fork`, so in the child an older queue has no driver thread. The queue does not notice this, and never adds its
 /// delayed keys. If another thread used the queue at the fork, each call may wait forever for a lock. Make queues after the fork, or call
-/// `exec` in the child. In the child, an older queue works only with [`Driver::Manual`], and only if no other thread used it at the fork.
+/// `exec` in the child. An older queue works there only with [`Driver::Manual`], and only if no other thread used it at the fork.
 ///
 /// # Examples
 /// ```
@@ -39,23 +36,23 @@ use std::time::{Duration, Instant};
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Driver {
-    /// A thread of the name `keyqueue-delay`. It starts with the first delay, is parked while no delay has expired, and ends when the
+    /// A thread of the name `keyqueue-delay`, which starts with the first delay, is parked while no delay has expired, and ends when the
     /// queue is shut down or its last handle is dropped.
     ///
-    /// Getters also queue keys whose delays have expired, some at a time, unless the clock is [given](crate::Clock::mock): when they park,
-    /// were woken, or read the clock anyway. So under load a key does not wait until the thread gets a core.
+    /// Getters also queue keys whose delays have expired, some at a time, when they park, were woken, or read the clock anyway, unless the
+    /// clock is [given](crate::Clock::mock). Under load a key therefore does not wait until the thread gets a core.
     ///
-    /// If the observer has an [interval](crate::observe::Observer::interval), the thread also reports. It then starts with the first add.
-    /// After the shut-down it ends with the last report.
+    /// If the observer has an [interval](crate::observe::Observer::interval), the thread also reports. It then starts with the first add,
+    /// and after the shut-down it ends with the last report.
     ///
     /// In a queue with several [shards](crate::WorkQueueBuilder::shards), another thread may hold the lock of a shard for long. The driver
-    /// thread also wakes tasks that wait for such a shard. It starts with the first such task, if there was no delay before.
+    /// thread also wakes tasks that wait for such a shard, and starts with the first such task if there was no delay before.
     ///
-    /// If the process is out of threads or memory, the system cannot start the thread. Delays are still set. The threads that wait in
-    /// [`get`](crate::WorkQueue::get), [`wait_idle`](crate::WorkQueue::wait_idle) or a drain do the driver's work every ten milliseconds, so
-    /// keys are late by at most that while one of them waits. Calls that add, get or wait try again to start the thread, at most every ten
-    /// milliseconds, and so do these threads. A task cannot do the driver's work: if only tasks wait, the next such call does it.
-    /// [`Stats::driver_failures`](crate::Stats::driver_failures) counts the failed starts, and each calls
+    /// If the process is out of threads or memory, the system cannot start the thread. Delays are still set, and the threads that wait in
+    /// [`get`](crate::WorkQueue::get), [`wait_idle`](crate::WorkQueue::wait_idle) or a drain do the driver's work every ten milliseconds,
+    /// so that keys are late by at most that while one of them waits. Calls that add, get or wait try again to start the thread, at most
+    /// every ten milliseconds, and so do these threads. A task cannot do the driver's work, so if only tasks wait, the next such call does
+    /// it. [`Stats::driver_failures`](crate::Stats::driver_failures) counts the failed starts, and each calls
     /// [`Observer::driver_failed`](crate::observe::Observer::driver_failed).
     #[default]
     Thread,

@@ -27,11 +27,11 @@ fn run<K>(weak: &Weak<Shared<K>>) {
 
 /// A step of the driver. `None`: the queue is gone.
 ///
-/// The thread holds the queue during a step only. If the last handle is dropped meanwhile, the queue and its keys are dropped here, at the
-/// end of the step. That is foreign code, whose panic the caller contains.
+/// The thread holds the queue during a step only, and parks with a weak reference, so that the drop of the last handle can end it. If that
+/// comes during a step, the queue and its keys are dropped here, at its end. That is foreign code, whose panic the caller contains.
 fn step<K>(weak: &Weak<Shared<K>>, parker: &Parker) -> Option<NextStep> {
     let shared = weak.upgrade()?;
-    // After a panic, of an observer for example, the driver goes on for the keys that expire later.
+    // The driver outlives a panic, of an observer for example.
     let next = contained(|| Shared::drive(&shared, parker));
     drop(shared); // not while the thread unwinds
     Some(next.unwrap_or(NextStep::Again))
