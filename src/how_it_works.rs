@@ -1,4 +1,4 @@
-//! How the queue works inside, for contributors and curious users. This module has no items.
+//! How the queue works inside, for contributors and the curious. This module has no items.
 //!
 //! Comments cite promises and invariants by number (P1, W1 …): [`guarantees`](crate::guarantees) has them all.
 //!
@@ -14,12 +14,11 @@
 //!
 //! A *shard* is the data under one lock, and a queue has one unless it is built with [more](crate::WorkQueueBuilder::shards). The *table*
 //! finds a key by its hash, the *order* says which queued key comes next, and the *wheel* has the deadlines of delayed keys. All three
-//! point to the key's *slot*, which stores the key beside a word of state bits. The *hub* has what shards share, such as the list of
-//! waiting threads.
+//! point to the key's *slot*, which stores the key beside its state. The *hub* has what shards share, such as the waiting threads.
 //!
-//! Under the public types the code has two layers. The lower one, `src/machine/`, is plain data with a function for each *verb* (`add`,
-//! `get`, `done` …). Because it knows no lock, thread or clock, a test can drive it step by step. Above it, `src/shared/` has a file for
-//! each kind of call, which locks a shard, calls verbs, unlocks, and then does what they owe, such as a wake-up.
+//! Under the public types the code has two layers. The lower one, `src/machine/`, is plain data with a function for each *verb*, such as
+//! `add`. Because it knows no lock, thread or clock, a test can drive it step by step. Above it, `src/shared/` has a file for each kind of
+//! call, which locks a shard, calls verbs, unlocks, and then does what they owe, such as a wake-up.
 //!
 //! # The life of a key
 //!
@@ -39,7 +38,7 @@
 //!   second worker, it also puts the key at the back of the order.
 //! * **`get`** takes the first key of the order and marks it as processing. The [`Item`](crate::Item) points to the slot, so no later call
 //!   has to look the key up.
-//! * **`done`**, which is usually the drop of the item, queues the key again if it has become dirty, and forgets it if no bit keeps it.
+//! * **`done`**, usually by the drop of the item, queues the key again if it has become dirty, and forgets it if no bit keeps it.
 //!
 //! Three more bits keep a slot though its key is neither dirty nor processing: it has a delay, its failures are counted, or it is cooling
 //! down.
@@ -50,14 +49,14 @@
 //!    key that is not in the order, or the deadline of a cancelled delay (I1, I5, I9). The step that clears the last bit frees the slot,
 //!    and no reference to it may be used afterwards (S2, S4).
 //! 2. **Nothing foreign and nothing long happens under a lock.** A verb wakes no thread, drops no key, frees no memory and calls no code of
-//!    the user (P17 has the exceptions). It returns what is *owed*, which the call does after the unlock (W4). Work that grows with the
-//!    number of keys, such as the expiry of a million delays, is cut into steps, between which the lock is free (P11).
+//!    the user (P17 has the exceptions). It returns what is *owed*, which the call does after the unlock (W4). Work for many keys, such as
+//!    the expiry of a million delays, is cut into steps, between which the lock is free (P11).
 //! 3. **Who waits says so first, and looks afterwards.** A getter goes on the list of the hub, which raises a flag, then visits each shard
 //!    under its lock, and parks only if it finds no key. An add reads the flag in the critical section that queues its key. The lock orders
 //!    the two, so either the getter finds the key or the add finds the flag, and no wake-up is lost (W1, I6). A woken getter that leaves
 //!    without a key passes its wake-up on (W3).
 //!
-//! A thread holds one shard at a time. While it does, it may lock the hub, but never the other way round.
+//! A thread holds one shard at a time, and meanwhile may lock the hub, but never the other way round.
 //!
 //! # Order and delays
 //!
@@ -67,15 +66,15 @@
 //!
 //! Deadlines are in a hierarchical timing wheel, whose finest slots are a nanosecond wide, and those of each further level 64 times as
 //! wide. A deadline moves to a finer slot two or three times, however many keys there are. The first delay starts a thread, the *driver*,
-//! which sleeps until the earliest deadline, then adds the keys whose delays have expired. It also reports metrics.
+//! which sleeps until the earliest deadline, then adds the keys whose delays have expired, and reports metrics.
 //!
 //! # Several shards
 //!
 //! **Most programs need one shard**, because a call holds the lock for about ten nanoseconds. If threads do little but add and get, take
 //! 16, or twice as many as there are such threads, up to 64.
 //!
-//! The key's hash chooses the shard. A getter stays with one shard for up to 64 keys, or 4 with priorities or groups, so that threads
-//! rarely meet at a lock, and then goes to the shard whose first key has waited longest or has the highest priority. What changes:
+//! The key's hash chooses the shard. A getter stays with one shard for up to 64 keys, or 4 with priorities or groups, and then goes to the
+//! shard whose first key has waited longest or has the highest priority. What changes:
 //!
 //! * **Order** is first in, first out within a shard. Across shards, at most about `(shards + 6 * getters) * 64` later keys overtake a key,
 //!   whatever the length of the queue: twice as many if getters add keys themselves, and `20 * 64` more if they find its shard's lock held.
@@ -91,7 +90,7 @@
 //! # Why short locks?
 //!
 //! A fast queue is expected to be lock-free: a concurrent map, a segment queue, and an atomic step for each change of a state.
-//! `WorkQueueBuilder::lock_free` is that. It is not the default, for three reasons:
+//! `WorkQueueBuilder::lock_free` is that, but not the default, for three reasons:
 //!
 //! * **One step does it all.** Under its lock an add finds the key, changes its state, queues it, and sees whether a getter waits. Between
 //!   atomic steps other calls come in, and each such meeting needs a state of its own. Priorities and groups need all queued keys to stand
