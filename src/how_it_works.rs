@@ -1,4 +1,4 @@
-//! How the queue works inside, for contributors and the curious. This module has no items.
+//! How the queue works inside. This module has no items.
 //!
 //! Comments cite promises and invariants by number (P1, W1 …): [`guarantees`](crate::guarantees) has them all.
 //!
@@ -17,8 +17,8 @@
 //! point to the key's *slot*, which stores the key beside its state. The *hub* has what shards share, such as the waiting threads.
 //!
 //! Under the public types the code has two layers. The lower one, `src/machine/`, is plain data with a function for each *verb*, such as
-//! `add`. Because it knows no lock, thread or clock, a test can drive it step by step. Above it, `src/shared/` has a file for each kind of
-//! call, which locks a shard, calls verbs, unlocks, and then does what they owe, such as a wake-up.
+//! `add`. It knows no lock, thread or clock, so tests drive it step by step. Above it, `src/shared/` has a file for each kind of call,
+//! which locks a shard, calls verbs, unlocks, and then does what they owe, such as a wake-up.
 //!
 //! # The life of a key
 //!
@@ -71,7 +71,7 @@
 //! # Several shards
 //!
 //! **Most programs need one shard**, because a call holds the lock for about ten nanoseconds. If threads do little but add and get, take
-//! 16, or twice as many as there are such threads, up to 64.
+//! 16, or two for each such thread, up to 64.
 //!
 //! The key's hash chooses the shard. A getter stays with one shard for up to 64 keys, or 4 with priorities or groups, and then goes to the
 //! shard whose first key has waited longest or has the highest priority. What changes:
