@@ -35,6 +35,10 @@
 //! The scheme is FQ-CoDel's (RFC 8290), with a cost of 1 for each key. There a lane that becomes empty stays among the old ones. Here it is
 //! taken off that list, so that no pop walks over empty lanes.
 //!
+//! **To change how groups take turns**, begin with `next_in` below, which chooses between new and old, and with [`Groups::seat`], which
+//! decides where a lane goes. `tests/plain.rs` has the same rules in plain lists, with which random calls are compared, so a change of the
+//! rules goes there, too. `tests/turns.rs` shows that no group and no level starves, and `tests/bounds.rs` what a call may cost.
+//!
 //! **Cost.** All steps take constant time, with three exceptions: a group that becomes full, or is so no longer, has all its lanes moved; a
 //! group with few lanes has no index, and a push or `remove` searches them for the one of its level; and with a limit, a turn of the lower
 //! levels looks at up to 64 lanes.
