@@ -2,13 +2,13 @@
 
 use super::{Claimed, EntryRef, Machine, Mode, Owed};
 
-/// With more queued keys than this, they are not all in the nearest cache.
+/// With more queued keys than this, not all are in the nearest cache.
 const MANY: usize = 1024;
-/// This many hand-outs before its own, the slot of a key and its chain are brought near.
+/// This many hand-outs before its own, the slot of a key and its chain are prefetched.
 const AHEAD: u32 = 8;
 
 impl<K> Machine<K> {
-    /// Hands out the next key of a plain queue ([`Mode::PLAIN`]), if that is a few instructions and owes nothing. `None`: call
+    /// Hands out the next key of a plain queue ([`Mode::PLAIN`]), if it takes only a few instructions and owes nothing. After `None`, call
     /// [`get`](Self::get).
     #[inline(always)]
     pub(crate) fn get_simple(&mut self) -> Option<Claimed<K>> {
@@ -23,7 +23,7 @@ impl<K> Machine<K> {
         self.got(entry, mode)
     }
 
-    /// Hands out the first key of this level.
+    /// Hands out the next key of this level.
     pub(crate) fn get_of_level(&mut self, level: u8, mode: Mode) -> (Option<Claimed<K>>, Owed) {
         let entry = self.order.pop_level(level, &mut self.bin);
         self.got(entry, mode)

@@ -7,7 +7,7 @@
 //!   position: the number of the block × BLOCK + the index in it
 //! ```
 //!
-//! A key that is taken out leaves a *hole*. A block that is all holes leaves the list, so that a pop walks over the holes of one block at
+//! A key that is taken out leaves a *hole*. A block that is all holes leaves the list, so that a pop walks over the holes of two blocks at
 //! most. Nothing is copied when the line grows. The number of a freed block is used again, and with it the positions, but a push number
 //! never is.
 //!
