@@ -169,7 +169,7 @@ impl<K> Machine<K> {
         (added, owed.and(more).and(self.garbage()))
     }
 
-    /// Makes a key dirty that has no delay to heed.
+    /// Makes a known key dirty.
     #[inline(always)]
     pub(super) fn make_dirty(&mut self, entry: EntryRef<K>, priority: i8, mode: Mode) -> (Added, Owed) {
         let transition = entry.state().on_add();
