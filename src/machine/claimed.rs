@@ -1,13 +1,6 @@
-//! The token of a key that was handed out, and what its holder asks.
+//! The token of a key that was handed out: an item has it, and `done` or `requeue` takes it, once.
 //!
-//! ```text
-//!   get ─▶ Claimed ─▶ done, requeue       once, and in the machine that has made it: another one panics before it changes anything
-//!             │
-//!             └─ without the lock: key, hash, slot, is_dirty, was_unwinding
-//! ```
-//!
-//! Only in debug builds does `done` check that the token is of its machine, because the check costs it seven instructions. An item has a
-//! `Drop`, so its methods that end the hand-out duplicate the token to move it out ([`Claimed::duplicate`]).
+//! A hot `done` checks that the token is of its machine in debug builds only, because that takes seven instructions.
 
 use super::{EntryRef, Machine};
 use crate::key::{KeyHash, SlotId};

@@ -1,12 +1,12 @@
 //! A held key becomes dirty, and its holder waits for that.
 //!
 //! ```text
-//!   holder   lock ─ wait_for_dirty ─▶ ticket: put the waker on the list of the hub, by shard and ticket ─ unlock
-//!   add      lock ─ the key becomes dirty: DIRTY is owed ─ take_dirty ─▶ tickets ─ unlock ─ take their wakers off the list, and wake them
+//!   holder   lock ─ wait_for_dirty ─▶ ticket: put the waker on the list of the hub ─ unlock
+//!   add      lock ─ the key becomes dirty: DIRTY is owed ─ take_dirty ─▶ tickets ─ unlock ─ wake
 //! ```
 //!
-//! The machine has only a mark in the state of the key; the wakers are in the hub. A ticket is the number of the key's slot, so it may come
-//! when nobody waits any more, or wake the holder of a later hand-out, which looks and waits again.
+//! A ticket is the number of the key's slot, so it may come when nobody waits any more, or wake the holder of a later hand-out, which looks
+//! and waits again.
 
 use super::{Claimed, EntryRef, Machine, Owed};
 

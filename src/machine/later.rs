@@ -1,13 +1,7 @@
 //! What delays and failures need: a timing wheel, and a record for each slot whose key is delayed or has failed.
 //!
-//! ```text
-//!   key DELAYED ──▶ record of its slot: priority, beginning, placement ◀──▶ entry in the wheel, by deadline
-//!                                       the deadline of each delay
-//!   key FAILED ───▶ record of its slot: failures
-//! ```
-//!
-//! A key can have two delays, a caller's and a holder's, of which the earlier one is in the wheel (I9). While the key is cooling down, the
-//! end of that is in the wheel instead, and neither delay ends before it.
+//! Of the two delays that a key can have, a caller's and a holder's, the earlier one is in the wheel (I9). While the key is cooling down,
+//! the end of that is there instead, and neither delay ends before it.
 
 use super::Owed;
 use crate::key::SideArray;

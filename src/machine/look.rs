@@ -1,14 +1,8 @@
-//! Looks at the keys, some at a time, and changes nothing. All lists of keys are made so.
+//! Looks at the keys, some at a time with the lock free in between, and changes nothing. All lists of keys are made so, and
+//! [`take_out`](Machine::take_out) takes what the caller has chosen.
 //!
-//! ```text
-//!   lists:               lock ─ look at some keys, copy them ─ unlock ─ … until the end
-//!   take_where, stop,    the same; then choose: foreign code, under no lock
-//!   take_delayed:
-//!                        lock ─ take_out what was chosen, if it is still there ─ unlock ─ …
-//! ```
-//!
-//! Because a slot does not move, a key that is known from the first to the last of these calls is seen once, in the state that it has then.
-//! After a shut-down no key becomes dirty, so one look at all keys sees each that has work left.
+//! Because a slot does not move, a key that is known throughout is seen once, in the state that it has then. After a shut-down no key
+//! becomes dirty, so one look at all keys sees each that has work left.
 
 use super::{EntryRef, Machine};
 use crate::key::{SlotId, State};

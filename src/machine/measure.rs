@@ -1,12 +1,11 @@
 //! What a queue that measures does beside the verbs, in their critical sections.
 //!
 //! ```text
-//!   add, requeue, cancel ─▶ wants_time? ─▶ dirty_at    by the caller; expire knows the time, and does it itself
-//!   get ─▶ started ─▶ how long the key was queued      asks for the time, if it is wanted
-//!          ended   ─▶ how long the key was processing  the same; then done, or a requeue that is not refused
+//!   add, requeue, cancel ─▶ wants_time? ─▶ dirty_at
+//!   get ─▶ started         ended ─▶ done, requeue
 //! ```
 //!
-//! [`times`](super::times) says what is kept. Verbs know by their [`Mode`](super::Mode) whether the queue measures.
+//! [`times`](super::times) says what is kept.
 
 use super::durations::MaybeNanos;
 use super::times::Times;

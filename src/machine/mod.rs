@@ -2,19 +2,6 @@
 //!
 //! ```text
 //!   call ─▶ hash ─▶ lock ─▶ machine.verb(hand, …) ─▶ (answer, owed) ─▶ publish, take out whom to wake ─▶ unlock ─▶ wake, drop the hand
-//!
-//!   verb       given                 answer                      may owe
-//!   add        key, How              queued, dirty already …     READY, DEADLINE, DIRTY
-//!   get                              a key                       OVER
-//!   done       held key, End         what became of it           READY, DRAINED, ADDED
-//!   rest       held key, time                                    DEADLINE
-//!   requeue    held key, How, End    as add                      as add and done
-//!   cancel     key                   whether it was delayed      READY, DRAINED, DIRTY
-//!   remove     key                   whether it was dirty, too   DRAINED, OVER
-//!   expire     time, number          how many                    READY, DIRTY
-//!   look       where to begin        keys that are queued …
-//!   take_out   what was seen         what of it was still so     DRAINED, OVER
-//!   shut_down                                                    DRAINED, OVER
 //! ```
 //!
 //! Most verbs are in a file of their name; `requeue` is in `done`, `cancel` in `delays`, `remove` and `take_out` in `take`.
@@ -24,14 +11,13 @@
 //! that a verb runs is `Eq` of the keys, before it changes anything, and what the caller passes to `look`, which changes nothing.
 //!
 //! **The hand** is an `Option<K>` of the caller. An add finds its key there, and takes it only if the key is new; a verb that forgets a key
-//! puts it there. The caller drops what is left in the hand after the unlock, so that no key's `Drop` runs under the lock.
+//! puts it there. The caller drops what is left after the unlock, so that no `Drop` of a key runs under the lock.
 //!
-//! **The mode** is what the caller has read of the queue under the lock. A hot call passes it as a constant ([`Mode::PLAIN`],
-//! [`Mode::ORDERED`] or [`Mode::MEASURED`]), so that each verb is compiled for a plain queue, for one with priorities or groups, for a
-//! plain one that measures, and for all others (O1).
+//! **The mode** is what the caller has read of the queue under the lock. A hot call passes a constant, such as [`Mode::PLAIN`], so that a
+//! plain queue has code of its own (O1).
 //!
-//! **Memory** that is not needed any more stays in the machine until the caller takes it ([`Owed::GARBAGE`]) and frees it after the unlock.
-//! It is not part of an answer, because each call would have to write and read a list that is rarely used.
+//! **Memory** to be freed stays in the machine until the caller takes it ([`Owed::GARBAGE`]). In an answer, each call would write and read
+//! a list that is rarely used.
 
 #![allow(clippy::vec_box, reason = "a block goes from list to list without being copied")]
 

@@ -1,8 +1,8 @@
 //! What a lock-free queue asks of the machine that is its records: see [`free`](crate::free).
 //!
-//! The keys of this machine are nodes, and it knows those that have a delay or failures, or cool down. Which keys are dirty or processing
-//! is said by the words of the nodes, so between two critical sections none is so here. A verb of a holder first [holds](Machine::hold_key)
-//! its key. What a verb queues is [popped](Machine::pop_dirty) in the same critical section, and the word of its node makes the step.
+//! The keys of this machine are nodes. Whether a key is dirty or processing is said by the word of its node, so between two critical
+//! sections none is so here. A verb of a holder first [holds](Machine::hold_key) its key, and what it queues is
+//! [popped](Machine::pop_dirty) in the same critical section.
 
 use super::look::{Seen, View};
 use super::{Claimed, End, Machine, Mode, Owed};

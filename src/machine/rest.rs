@@ -7,9 +7,9 @@
 //!                                 └─ the rest ends: absent   └─ it was dirty when it was done
 //! ```
 //!
-//! A key that rests has one entry in the wheel, for the end of its rest (I11), and its delays are put off until then. So a rest adds no run
-//! and loses none. A key with an add that waits is a delayed one in all lists and counts; without one it is in none. With
-//! [`DelayedAdd::Strict`](crate::DelayedAdd::Strict), an add that meets a retry waits for that, which may take longer.
+//! A key that rests has one entry in the wheel, for the end of its rest (I11), and its delays are put off until then. With an add that
+//! waits it counts as delayed. With [`DelayedAdd::Strict`](crate::DelayedAdd::Strict), an add that meets a retry waits for that, which may
+//! take longer.
 
 use super::delays::{Cancelled, Delay};
 use super::later::Dues;

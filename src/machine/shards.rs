@@ -1,12 +1,8 @@
 //! What a queue with several shards asks of each.
 //!
-//! ```text
-//!   lock ─ verb ─ wants_stamp? ─▶ stamp(counter) ─ publish front, until ─ unlock        a getter compares the fronts under no lock
-//! ```
-//!
-//! At the end of each critical section the caller gives a stamp if one is wanted, which is rare, and publishes the front. It publishes
-//! [`until`](Machine::until) after each verb that owes [`DEADLINE`](super::Owed::DEADLINE), and after the last `expire` of a turn. A queue
-//! with one shard does neither of the two first.
+//! At the end of each critical section the caller gives a stamp if one is wanted, which is rare, and publishes the front, which getters
+//! compare without a lock. It publishes [`until`](Machine::until) after each verb that owes [`DEADLINE`](super::Owed::DEADLINE), and after
+//! the last `expire` of a turn.
 
 use super::{BATCH, Machine, Mode};
 use crate::order::Words;

@@ -1,7 +1,6 @@
-//! Keys are taken out: one that the caller names, or those that the caller has [seen](super::look) and chosen.
+//! Keys are taken out: one that the caller names, or those that it has [seen](super::look) and chosen.
 //!
-//! A caller has seen one push and one delay, and not only a key. If the key was handed out and queued again since, it is not taken out.
-//! Keys of full groups can be taken out as others.
+//! A caller has seen one push and one delay: a key that was handed out and queued again since is not taken out.
 
 use super::{Delay, EntryRef, Machine, Mode, Owed, Seen};
 use crate::key::KeyHash;

@@ -1,18 +1,12 @@
 //! When keys became dirty and when they were handed out, and so how long they have waited and were processing.
 //!
-//! ```text
-//!   slot of a key that is measured ──▶ KeyTimes: queued_at, and while it is processing: started_at, waited, ⇄ neighbours
+//! Processing keys are in a list, the oldest first, and the sum of their starts is kept. So their greatest age and the sum of their ages
+//! are known without a walk over them.
 //!
-//!   processing keys, through their KeyTimes:   oldest ⇄ … ⇄ newest      sum of their started_at
-//! ```
-//!
-//! The list gives the oldest processing key without a walk over the keys, and the sum of starts gives the sum of ages: the number of keys
-//! times the present time, less that sum.
-//!
-//! **Not every key is measured**, because a key needs three readings of the clock of 10 ns or more. If keys become dirty faster than a
-//! million a second, one in eight is measured, until a getter finds no key and parks. In the histograms a measured key also stands for the
-//! unmeasured ones before it, so that their counts are exact. An unmeasured key gets as its start the time at which the next measured key
-//! starts, or at which a call asks for ages, so its age may be too low, but never too high.
+//! **Not every key is measured**, because a key needs three readings of the clock, of 10 ns or more. If keys become dirty faster than a
+//! million a second, one in eight is measured, until a getter finds no key and parks. In the histograms it also stands for the unmeasured
+//! ones before it, so that counts are exact. An unmeasured key gets as its start the time at which the next measured key starts or a call
+//! asks for ages, so its age may be too low, but never too high.
 //!
 //! The clocks of two threads may differ by a tenth of a microsecond, so differences saturate at zero.
 

@@ -1,7 +1,5 @@
-//! Any of the orders: the same machine serves plain queues, and those with priorities or groups.
-//!
-//! The line is a field beside the other orders, so that a plain queue pays nothing for them: its calls pass the constant `is_ordered:
-//! false`, and then no code looks for another order (O1).
+//! Any of the orders. A plain queue pays nothing for the others, because its calls pass the constant `is_ordered: false`, and then no code
+//! looks for another order than the line (O1).
 
 use super::bits::Words;
 use super::{Bin, Group, Groups, Levels, Line, NORMAL, PLACES, Place};

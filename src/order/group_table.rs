@@ -1,14 +1,7 @@
-//! The groups by their hashes.
+//! The groups by their hashes, through [`Lane::next`], in buckets.
 //!
-//! ```text
-//!   bucket   0       1       2   …   len - 1          a bucket: the first group of a chain through `Lane::next`
-//!            │               │
-//!            ▼               ▼                        a hash is at its lower bits: as many as cover `len`, or one less if that
-//!          group ─ group   group                      bucket is not there yet
-//! ```
-//!
-//! This is linear hashing (Litwin, 1980): a new group splits at most one bucket, and a group that goes merges at most four. So no call
-//! moves all groups, and the memory of the buckets follows their number.
+//! This is linear hashing (Litwin, 1980): a hash is at its lower bits, as many as cover the number of buckets, or one less if that bucket
+//! is not there yet. A new group splits at most one bucket, and one that goes merges at most four, so no call moves all.
 
 use super::lanes::{Lane, Lanes};
 use super::{Bin, Garbage, Group, NONE, visit};

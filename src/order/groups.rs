@@ -6,25 +6,13 @@
 //!                         └ the keys of one group in one level
 //! ```
 //!
-//! A *level* is a priority, and a *lane* has the queued keys of one group in one level. A pop takes its key in two steps. First
-//! [`rotation`](super::rotation) chooses the level. Then the first *new* lane of that level gives a key; if it has none, and once in 16
-//! hand-outs, the first *old* one does. A lane gives as many keys as its group weighs. Then its turn is over, and it goes to the end of the
-//! old ones.
-//!
-//! Where a lane is, is its [seat](Seat):
-//!
-//! | seat | the lane |
-//! |---|---|
-//! | new | has just got its first key, and so comes before the old ones |
-//! | old | has had a turn |
-//! | idle | has no keys, but is remembered until its next turn would have come |
-//! | parked | has keys, but its group is *full*: as many keys of the group are processing as the limit allows |
-//! | passed, skipped | is parked, and another lane of the group took the room: see [`skipped_turns`](super::skipped_turns) |
-//! | owed | gives the next key, whatever level has its turn: see there |
+//! A *level* is a priority, and a *lane* has the queued keys of one group in one level. A pop first lets [`rotation`](super::rotation)
+//! choose the level. There the first *new* lane gives a key; if there is none, and once in 16 hand-outs, the first *old* one does. A lane
+//! gives as many keys as its group weighs, and then goes to the end of the old ones. A lane that becomes empty is *idle*, and those of a
+//! group that becomes *full*, by its limit of processing keys, are *parked* until one of them is done. [`Seat`] has all places of a lane.
 //!
 //! A group must win nothing by being empty or full for a moment. So an idle lane that gets a key is new only if its turn would have come
-//! meanwhile, and otherwise goes to the end of the old. The lanes of a full group wait until one of its keys is done, and then go where
-//! this table says, which [`seats`](super::seats) implements:
+//! meanwhile, and otherwise the last of the old. A parked lane goes where this table says ([`Groups::seat`]):
 //!
 //! | when it was parked, the lane | if its turn has come meanwhile | if not |
 //! |---|---|---|
@@ -32,16 +20,13 @@
 //! | was old, and still had keys to give | first of the new | last of the old |
 //! | had filled its group itself, or had no keys yet | last of the new | last of the old |
 //!
-//! The scheme is FQ-CoDel's (RFC 8290), with a cost of 1 for each key. There a lane that becomes empty stays among the old ones. Here it is
-//! taken off that list, so that no pop walks over empty lanes.
+//! The scheme is FQ-CoDel's (RFC 8290) with a cost of 1 for each key, except that no pop walks over empty lanes. All steps take constant
+//! time but for three: a group that becomes full, or is so no longer, has all its lanes moved; a group with few lanes has no index by
+//! level, so they are searched; and with a limit, a turn of the lower levels looks at up to 64 lanes.
 //!
-//! **To change how groups take turns**, begin with `next_in` below, which chooses between new and old, and with [`Groups::seat`], which
-//! decides where a lane goes. `tests/plain.rs` has the same rules in plain lists, with which random calls are compared, so a change of the
-//! rules goes there, too. `tests/turns.rs` shows that no group and no level starves, and `tests/bounds.rs` what a call may cost.
-//!
-//! **Cost.** All steps take constant time, with three exceptions: a group that becomes full, or is so no longer, has all its lanes moved; a
-//! group with few lanes has no index, and a push or `remove` searches them for the one of its level; and with a limit, a turn of the lower
-//! levels looks at up to 64 lanes.
+//! **To change how groups take turns**, begin with `next_in` below, which chooses between new and old, and with [`Groups::seat`].
+//! `tests/plain.rs` has the same rules in plain lists, `tests/turns.rs` shows that nobody starves, and `tests/bounds.rs` what a call may
+//! cost.
 
 use super::bits::{Bits, Words};
 use super::group_table::GroupTable;

@@ -6,9 +6,8 @@
 //!   key ⇄ key                key              key ⇄ key ⇄ key    a `List`
 //! ```
 //!
-//! A lane has the queued keys of one group in one level. The first lane of a group is its *home*: it is made with the group, its number is
-//! that of the group, and its last fields say what is known of the group. So a group with keys in one level takes one place. The home stays
-//! as long as the group is known, even while it is no lane itself ([`Seat::Nowhere`]).
+//! The first lane of a group is its *home*. It has the number of the group, also stores what is known of the group, and stays as long as
+//! the group is known, even without keys of its own ([`Seat::Nowhere`]). So a group with keys in one level takes one place.
 
 use super::list::List;
 use super::{NONE, Slab, visit};

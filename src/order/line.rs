@@ -7,14 +7,11 @@
 //!   position: the number of the block × BLOCK + the index in it
 //! ```
 //!
-//! A key that is taken out leaves a *hole*. A block that is all holes leaves the list, so that a pop walks over the holes of two blocks at
-//! most. Nothing is copied when the line grows. The number of a freed block is used again, and with it the positions, but a push number
-//! never is.
+//! A key that is taken out leaves a *hole*, and a block of holes leaves the list, so that a pop walks over the holes of two blocks at most.
+//! Block numbers and positions are used again, but push numbers never are. In a queue with several shards, each group of 64 entries has a
+//! stamp.
 //!
-//! **Stamps.** In a queue with several shards, each group of 64 entries has a stamp. The push that begins a group wants it, and so does the
-//! first push after [`want_stamp`](Line::want_stamp).
-//!
-//! The front and the back are fields of the line, because a push and a pop would take twice as long if they found them by number.
+//! The front and the back are fields, because a push and a pop would take twice as long if they found them by number.
 
 use super::bits::Words;
 use super::{Bin, FIRSTS, Garbage, NONE, NORMAL, Place, level_of, visit};

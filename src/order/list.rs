@@ -1,8 +1,4 @@
-//! Lists through the values of a slab: of the keys in a lane, and of the lanes in a seat.
-//!
-//! ```text
-//!   first ⇄ … ⇄ last       a value is in one list at most, and has the numbers of those before and behind it
-//! ```
+//! Lists through the values of a slab: of the keys in a lane, and of the lanes in a seat. A value is in one list at most.
 
 use super::{NONE, Slab, visit};
 use crate::slab::Links;

@@ -3,26 +3,20 @@
 //! ```text
 //!   Line     first in, first out: blocks of keys
 //!   Levels   an array of lines, by priority
-//!   Groups   for each priority, lists of lanes that take turns; a lane is the keys of one group, in a list (`list`)
+//!   Groups   for each priority, lists of lanes that take turns; a lane is the keys of one group
 //!   AnyOrder one of the three; a running Line becomes the level NORMAL in one move
 //! ```
 //!
-//! An order holds handles of keys, whose type `T` it does not know. A push returns the *position* at which it has put the handle. With
-//! position, priority and group, a `remove` finds it again without a search. No order has a lock, a clock or a random number.
+//! An order holds handles of keys, whose type it does not know. A push returns a *position*, with which a `remove` needs no search. A call
+//! skips the entries of two blocks at most, and visits at most the lanes of one group. Memory to be freed goes into the caller's [`Bin`].
 //!
-//! **Bounds.** A call skips at most the entries of two blocks, and visits at most the lanes of one group, of which there is one for each
-//! priority in use. Memory that a call no longer needs goes into the caller's [`Bin`], to be freed after the lock.
+//! **Ages.** Each push has a number ([`AnyOrder::age`]), and within a priority the older key has the lower one. As no number is used twice
+//! there, it also tells whether a key is still queued by the push that a caller has seen.
 //!
-//! **Ages.** Each push has a number ([`AnyOrder::age`]), so that of two keys of one priority the older one has the lower number, whatever
-//! their groups. No number is used twice in one priority. So it also tells whether a key is still queued by the push that a caller has
-//! seen, or by a later one. A line computes the number from the position. Lanes store it, because there a position does not say the age.
-//!
-//! **Stamps** make the shards of a queue comparable. The *front* of a shard ([`AnyOrder::front`]) is the highest level with keys, and a
-//! *stamp*: a time that is not after the push of the first key there. Reading a counter at each push would take longer than the push, so
-//! many pushes share one stamp: 64 entries of a block of a line. A push that begins such a part, or a level, makes the order want a stamp
-//! ([`AnyOrder::wants_stamp`]), and the caller gives it at the end of its critical section. With groups, the stamp of the front is the time
-//! of the last few hand-outs instead, so that the shards take turns. [`AnyOrder::levels`] says which other levels have keys, and how old
-//! the oldest of them is. Only an order that was asked to ([`AnyOrder::want_stamps`]) wants stamps.
+//! **Stamps** make shards comparable. The *front* of a shard ([`AnyOrder::front`]) is its highest level with keys, and a stamp: a time that
+//! is not after the push of the first key there, or with groups the time of the last few hand-outs. To read a counter takes longer than a
+//! push, so many pushes share a stamp. One that begins a group of 64, or a level, makes the order want a new one
+//! ([`AnyOrder::wants_stamp`]), which the caller gives at the end of its critical section.
 
 #![allow(clippy::vec_box, reason = "a box goes from list to list without being copied")]
 

@@ -5,13 +5,10 @@
 //!   level      top  top  … top   lower₁  top  …  top   lower₂       while lower levels wait
 //! ```
 //!
-//! The highest level with keys gives them. So that no priority starves, one of 16 hand-outs goes to a lower level that waits, and the lower
-//! levels take turns at that, from the highest down. A strict queue has no such turns.
-//!
-//! A level is *ready* if a pop may take a key of it, and *held* if it has keys of full groups; it can be both. Held levels count as levels
-//! that wait, because such a turn also decides what they are owed: see [`skipped_turns`](super::skipped_turns).
-//!
-//! With several shards the turns are those of the whole queue (`src/shared/lower.rs`), and the order of each shard is strict.
+//! So that no priority starves, one of 16 hand-outs goes to a lower level that waits, each of them in turn, unless the queue is strict.
+//! Levels that only have keys of full groups (*held* ones) count as waiting, because such a turn also decides what they are owed: see
+//! [`skipped_turns`](super::skipped_turns). With several shards, `src/shared/lower.rs` has these turns for all shards together, and the
+//! order of each shard is strict.
 
 use super::bits::Bits;
 

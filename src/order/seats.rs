@@ -1,13 +1,11 @@
-//! Where a lane sits: [`Groups::seat`] decides it, as the tables in [`groups`](super::groups) say, and [`Groups::put`] moves the lane
-//! there. The rest of the file forgets idle lanes.
+//! Where a lane sits: [`Groups::seat`] decides it, by the rules in [`groups`](super::groups). And how long idle lanes are remembered.
 //!
-//! **How a lane knows whether its turn has come.** Each level counts the turns of its old lanes ([`Level::turns`]). A lane that goes to the
-//! end of `n` old ones has its turn at `turns + n`, which is its `due`. It keeps this number while it is idle or parked, and its turn has
-//! come when `turns` reaches it. New lanes get *tickets* instead, numbers in the order in which they become new. A new lane keeps its
-//! ticket while it is parked, and its turn has come if a later ticket was served, or if the first new lane has a later one.
+//! **Whether the turn of a lane has come** says its `due`. Each level counts the turns of its old lanes, and a lane that goes to the end of
+//! `n` old ones is due at `turns + n`, also if it is idle or parked then. A new lane has a *ticket* instead, by the order in which lanes
+//! became new: its turn has come if a later ticket was served, or if the first new lane has a later one.
 //!
-//! **What `credit` says of a parked lane.** Usually how many keys it still had to give: 0 if it has filled the group itself. Two values
-//! beyond any weight stand for the other cases: [`WAS_NEW`], and [`LATE`] for a lane that had no keys when its group became full.
+//! **The `credit` of a parked lane** says how many keys it still had to give, which is 0 if it has filled the group itself. [`WAS_NEW`] and
+//! [`LATE`] stand for the other cases.
 
 use super::lanes::{Lane, Lanes, Seat};
 use super::list::List;

@@ -1,21 +1,19 @@
-//! How the levels of one group share its room, in a queue that limits the processing keys of a group and is not strict.
+//! How the levels of one group share its room, if groups have a limit and the queue is not strict.
 //!
 //! ```text
 //!   what happens                         what becomes of the lanes of the group
 //!   a key of one lane fills the group    the others are *passed*, and count how often
-//!   a turn of the lower levels comes     of all passed lanes, the one that was passed most often is *skipped*
+//!   a turn of the lower levels comes     of all passed lanes, the most passed one is *skipped*
 //!   the group has room again             of its skipped lanes and its highest one, the most passed is *owed*
 //!   the next hand-out                    goes to an owed lane
 //! ```
 //!
-//! Without this, a group that is full most of the time could starve its own lower levels: each turn of the lower levels may come while the
-//! group is full, and when it has room again, its higher level fills it. So the lane whose turn was skipped gets a hand-out as soon as
-//! there is room. The reverse can happen too: if the group has room just when those turns come, a lower level fills it every time, and the
-//! highest one waits for ever. So the highest lane of a group is owed a hand-out, too, once it was passed twice.
+//! Without this, a group that is full most of the time could starve its lower levels: each of their turns may come while it is full, and
+//! when it has room, its higher level fills it. So a skipped lane gets the next room. The reverse can happen, too: if the group has room
+//! just when those turns come, a lower level fills it every time. So its highest lane is owed a hand-out once it was passed twice.
 //!
-//! Each turn of the lower levels causes at most one hand-out that is owed, and the highest level of a group gets one back for two hand-outs
-//! of its lower levels. A lane that gives a key starts again at no passes, so each lane of a group comes in time. Among lanes that were
-//! passed equally often, of which up to 63 passes are counted, one is drawn.
+//! Each turn causes at most one hand-out that is owed, and the highest level gets one back for two of lower ones. A lane that gives a key
+//! starts again at no passes, so each lane comes in time.
 
 use super::lanes::Seat;
 use super::{Groups, NONE};

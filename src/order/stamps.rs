@@ -1,12 +1,8 @@
-//! Stamps of groups, in a queue with several shards: see [`order`](super).
+//! Stamps of groups, in a queue with several shards.
 //!
-//! ```text
-//!   number of a push   │ stamp │ pushes since, 6 bits │      so the keys of several shards are compared by age
-//!   turn               the stamp of the last few pops        so the shards take turns (P20)
-//! ```
-//!
-//! The front of a shard has the stamp of its last pops, and not the age of its first key, because by age a group that has just got its keys
-//! would wait until all older keys of large groups in other shards are gone.
+//! A push has a stamp in the high bits of its number, so that keys of several shards can be compared by age. The front has that of the last
+//! few pops, so that the shards take turns (P20). By the age of its first key, a group that has just got keys would wait for all older ones
+//! of large groups in other shards.
 
 use super::Groups;
 
