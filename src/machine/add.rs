@@ -126,7 +126,7 @@ impl<K> Machine<K> {
         Added::Rejected
     }
 
-    /// Makes the key in the hand known, which is new.
+    /// Makes the new key in the hand known.
     #[inline(always)]
     fn insert(&mut self, hand: &mut Option<K>, hash: KeyHash, group: Group, mode: Mode) -> EntryRef<K> {
         let group = if mode.is_ordered { self.order.enter_group(group) } else { 0 };

@@ -116,12 +116,10 @@ impl<K> Machine<K> {
         claimed.0
     }
 
-    /// The priority with which the key was handed out.
     pub(crate) fn priority(&self, claimed: &Claimed<K>) -> i8 {
         self.held(claimed).priority()
     }
 
-    /// Notes that the thread was already unwinding when it got the key.
     pub(crate) fn note_unwinding(&mut self, claimed: &Claimed<K>) {
         self.held(claimed).state().set_unwinding();
     }

@@ -1,7 +1,7 @@
 //! Delays: what sets, moves and drops them.
 //!
-//! A key has at most two: one that a caller has set, and one that its last holder has set by ending a hand-out with a retry or a requeue.
-//! The earlier one is in the wheel. While a key is cooling down, its delays wait for the end of that: see [`rest`](super::rest).
+//! A key has at most two: a caller's, and one that its last holder has set by a retry or a requeue. The earlier one is in the wheel (I9).
+//! While the key cools down, both wait for the end of that: see [`rest`](super::rest).
 //!
 //! ```text
 //!   a caller adds with a delay      no delay of      a caller's that is     a caller's that is
@@ -24,9 +24,8 @@
 //!     done                          changes nothing
 //! ```
 //!
-//! A *retry* is a delay that a holder or a caller has set for a failure. If the retry for which an add waits is dropped, the add takes
-//! effect at once; if a caller moves it to a date, the add waits for the date. Of all adds that leave a delay as it is the highest priority
-//! counts. The bit of the key's state and the entry in the wheel change in one step (I9).
+//! A *retry* is a delay that was set for a failure. If the retry for which an add waits is dropped, the add takes effect at once; if a
+//! caller moves it to a date, the add waits for the date. Of all adds that leave a delay as it is the highest priority counts.
 
 use super::later::{Due, Dues, Setter};
 use super::{EntryRef, How, Machine, Mode, Owed};
@@ -34,7 +33,6 @@ use crate::key::KeyHash;
 use crate::{Added, DelayConflict, DelayedAdd};
 use equivalent::Equivalent;
 
-/// A delay that was taken out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Delay {
     pub(crate) deadline: u64,
@@ -56,7 +54,6 @@ impl<K> Machine<K> {
         self.later.has_room()
     }
 
-    /// Drops the delays of a key.
     #[inline(always)]
     pub(crate) fn cancel<Q>(&mut self, hand: &mut Option<K>, key: &Q, hash: KeyHash, mode: Mode) -> (Cancelled, Owed)
     where

@@ -14,7 +14,6 @@ pub(crate) enum End {
     GiveUp,
 }
 
-/// What became of the key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Ended {
     /// It is queued again, because it was added meanwhile.
@@ -26,7 +25,6 @@ pub(crate) enum Ended {
 }
 
 impl<K> Machine<K> {
-    /// Ends the processing of a key.
     #[inline(always)]
     pub(crate) fn done(&mut self, hand: &mut Option<K>, claimed: Claimed<K>, end: End, mode: Mode) -> (Ended, Owed) {
         let entry = self.just_held(&claimed);

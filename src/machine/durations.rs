@@ -82,7 +82,6 @@ impl Durations {
         self.worked.record(worked);
     }
 
-    /// How long keys of priority NORMAL were queued.
     pub(crate) fn waited(&mut self) -> &Histogram {
         self.normal.all()
     }
@@ -100,7 +99,6 @@ impl Durations {
         std::iter::once((NORMAL, self.normal.all())).chain(others)
     }
 
-    /// How long keys were processing.
     pub(crate) fn worked(&mut self) -> &Histogram {
         self.worked.all()
     }

@@ -13,7 +13,6 @@ pub(crate) const BATCH: usize = model_const(128, 2);
 /// The number of keys that are taken out of the wheel before they are added, so that their slots are in the cache by then.
 const NEAR: usize = model_const(16, 2);
 
-/// What one call has done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Expired {
     /// The number of expired delays, by what the add did: queued, deferred, coalesced.

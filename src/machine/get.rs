@@ -16,14 +16,12 @@ impl<K> Machine<K> {
         Some(self.claim(entry, Mode::PLAIN))
     }
 
-    /// Hands out the next key.
     #[inline(always)]
     pub(crate) fn get(&mut self, mode: Mode) -> (Option<Claimed<K>>, Owed) {
         let entry = self.order.pop(&mut self.bin);
         self.got(entry, mode)
     }
 
-    /// Hands out the next key of this level.
     pub(crate) fn get_of_level(&mut self, level: u8, mode: Mode) -> (Option<Claimed<K>>, Owed) {
         let entry = self.order.pop_level(level, &mut self.bin);
         self.got(entry, mode)

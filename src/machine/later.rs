@@ -122,7 +122,6 @@ impl Dues {
         dues.filter(|due| due.is_retry).min_by_key(|due| due.deadline)
     }
 
-    /// The highest priority.
     pub(super) fn highest(&self) -> Option<i8> {
         [self.caller, self.holder].into_iter().flatten().map(|due| due.priority).max()
     }
@@ -226,7 +225,6 @@ impl Later {
         self.doubles + self.resting > 0
     }
 
-    /// The delays of a delayed key.
     pub(super) fn dues(&self, number: u32) -> Dues {
         let record = &self.records[number];
         let mut dues = Dues::default();
@@ -356,7 +354,6 @@ impl Later {
         self.wheel = Some(Box::new(Wheel::new(self.time)));
     }
 
-    /// Takes the deadline of a slot out of the wheel.
     #[inline]
     pub(super) fn remove(&mut self, number: u32) {
         let wheel = self.wheel.as_mut().expect("a key is delayed");

@@ -36,10 +36,10 @@ impl Which {
     }
 }
 
-/// A key at which a look is.
+/// A key that a look shows to its caller.
 pub(crate) struct View<'m, K>(pub(super) &'m Machine<K>, pub(super) &'m EntryRef<K>);
 
-/// What a look has seen of a key, without the key itself, and what it takes to take it out.
+/// What a look has seen of a key, which is enough to take it out later.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Seen {
     /// Names the hand-out if the key is processing: see [`Claimed::slot`](super::Claimed::slot).
@@ -63,7 +63,7 @@ impl Seen {
         self.began.is_some()
     }
 
-    /// The same without what is not about its delay.
+    /// The same for its delay alone.
     pub(crate) fn delay_alone(self) -> Self {
         Self { push: None, is_processing: false, ..self }
     }

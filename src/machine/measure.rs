@@ -63,7 +63,6 @@ impl<K> Machine<K> {
         self.times.as_mut().map_or(MaybeNanos::UNKNOWN, |times| times.start(key, priority, now))
     }
 
-    /// How long a held key was queued.
     #[inline]
     pub(crate) fn waited(&self, claimed: &Claimed<K>) -> MaybeNanos {
         let key = self.just_held(claimed).number();

@@ -109,7 +109,6 @@ pub(crate) struct Counts {
 }
 
 impl<K> Machine<K> {
-    /// The bytes of a slot, a record, and the times of a key.
     #[cfg(test)]
     const BYTES: [usize; 3] = [Table::<K>::SLOT, size_of::<later::Record>(), size_of::<times::KeyTimes>()];
 
@@ -179,7 +178,6 @@ impl<K> Machine<K> {
         self.keys.buckets()
     }
 
-    /// Prefetches the slot that an add of this hash will read first.
     #[inline]
     pub(crate) fn prefetch_first(&self, hash: KeyHash) {
         self.keys.prefetch_first(hash);

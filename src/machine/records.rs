@@ -24,7 +24,6 @@ impl<K: Eq> Machine<K> {
         self.hold_dirty(entry, Mode::PLAIN);
     }
 
-    /// What a look sees of a delayed key.
     pub(crate) fn seen_delay(&self, key: &K, hash: KeyHash) -> Option<Seen> {
         let entry = self.keys.find(key, hash).filter(|entry| entry.state().is_delayed())?;
         Some(View(self, &entry).seen())
@@ -69,7 +68,6 @@ impl Seen {
         Self { began: other.began, number: other.number, ..self }
     }
 
-    /// The number of the push of a node.
     pub(crate) fn push_number(&self) -> Option<u32> {
         self.push.map(|(_, number)| number as u32)
     }

@@ -43,7 +43,6 @@ impl<K> Machine<K> {
         self.store(entry, dues).and(owed)
     }
 
-    /// Adds a key that rests.
     #[cold]
     pub(super) fn hold(&mut self, entry: EntryRef<K>, priority: i8) -> Added {
         if self.wait(entry, priority) {

@@ -42,7 +42,6 @@ impl Default for KeyTimes {
 /// See the top of this file. Here a key is the number of its slot.
 pub(crate) struct Times {
     pub(super) keys: SideArray<KeyTimes>,
-    /// Whether every add is measured.
     measures_all: bool,
     /// One add in this number is measured, at most [`STRIDE`].
     stride: u32,
@@ -79,7 +78,6 @@ impl Times {
         }
     }
 
-    /// Measures every add from now on.
     pub(super) fn measure_all(&mut self) {
         (self.measures_all, self.stride, self.skip) = (true, 1, 0);
     }

@@ -42,7 +42,6 @@ impl<T: Copy> AnyOrder<T> {
         Self { line: Line::new(0, false), other, strict }
     }
 
-    /// Whether there is an order other than the line.
     #[inline(always)]
     pub(crate) fn is_ordered(&self) -> bool {
         !matches!(self.other, Other::None)
@@ -65,7 +64,6 @@ impl<T: Copy> AnyOrder<T> {
         if let Other::Groups(groups) = &self.other { groups.table.groups } else { 0 }
     }
 
-    /// Counts this number of turns more for old and new lanes of a level.
     #[cfg(test)]
     pub(crate) fn skip_turns(&mut self, priority: i8, turns: u64) {
         if let Other::Groups(groups) = &mut self.other {
@@ -83,7 +81,6 @@ impl<T: Copy> AnyOrder<T> {
         each!([&] self, order => order.bytes())
     }
 
-    /// Pushes a key of a plain queue.
     #[inline(always)]
     pub(crate) fn push_plain(&mut self, key: T) -> u32 {
         debug_assert!(!self.is_ordered());
@@ -158,12 +155,10 @@ impl<T: Copy> AnyOrder<T> {
         }
     }
 
-    /// Takes out a key that is queued here.
     pub(crate) fn remove(&mut self, place: Place, bin: &mut Bin<T>) {
         each!([&mut] self, order => order.remove(place, bin));
     }
 
-    /// The number of queued keys.
     #[inline]
     pub(crate) fn len(&self) -> usize {
         each!([&] self, order => order.len())
@@ -201,7 +196,6 @@ impl<T: Copy> AnyOrder<T> {
         each!([&] self, order => order.age(place))
     }
 
-    /// The number of queued keys of a priority.
     pub(crate) fn level_len(&self, priority: i8) -> usize {
         each!([&] self, order => order.level_len(priority))
     }

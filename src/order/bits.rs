@@ -89,7 +89,6 @@ impl Bits {
         std::iter::successors(self.top(), |level| self.below(*level))
     }
 
-    /// The highest level below this one.
     pub(super) fn below(&self, level: u8) -> Option<u8> {
         self.words.below(level)
     }

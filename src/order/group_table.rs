@@ -59,7 +59,6 @@ impl GroupTable {
         number
     }
 
-    /// Forgets a group.
     pub(super) fn remove<T>(&mut self, number: u32, lanes: &mut Lanes, bin: &mut Bin<T>) {
         let (hash, next) = (lanes[number].hash, lanes[number].next);
         let mut link = self.bucket(hash);

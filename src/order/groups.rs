@@ -77,7 +77,6 @@ const TURNS: u8 = 16;
 const INDEXED: u8 = if cfg!(test) { 4 } else { 16 };
 
 impl<T: Copy> Groups<T> {
-    /// `limit`: the number of keys of one group that may be processing.
     pub(crate) fn new(limit: Option<u32>, strict: bool) -> Self {
         Self {
             table: GroupTable::new(),
@@ -210,7 +209,6 @@ impl<T: Copy> Groups<T> {
         (level.lists[seat as usize].first, seat)
     }
 
-    /// Takes a key out of its lane.
     #[inline(always)]
     fn take(&mut self, lane: u32, number: u32) -> Option<T> {
         let (links, queued) = self.keys.get_mut(number);

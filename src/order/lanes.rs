@@ -82,7 +82,7 @@ impl<T> Default for Queued<T> {
     }
 }
 
-/// The list in which a lane is: see the table in [`groups`](super::groups).
+/// The list in which a lane is. A lane that is parked, passed or skipped is *held*.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub(super) enum Seat {
     /// It comes before the old lanes.
@@ -105,7 +105,6 @@ pub(super) enum Seat {
 }
 
 impl Seat {
-    /// The group of a lane in this seat is full.
     #[inline]
     pub(super) fn is_held(self) -> bool {
         matches!(self, Self::Parked | Self::Passed | Self::Skipped)

@@ -87,7 +87,6 @@ impl<T: Copy> Levels<T> {
         self.pop_from(level, bin)
     }
 
-    /// Takes the first key of a level.
     pub(super) fn pop_level(&mut self, level: u8, bin: &mut Bin<T>) -> Option<T> {
         if !self.rotation.ready.has(level) {
             return None;

@@ -365,7 +365,6 @@ impl<T: Copy> Line<T> {
         self.first_stamp().map(|stamp| (NORMAL, stamp))
     }
 
-    /// The stamp of the first key.
     #[inline(always)]
     fn first_stamp(&self) -> Option<u64> {
         let (front, at) = (self.front.as_deref()?, self.head as usize);

@@ -32,7 +32,6 @@ impl List {
         (prev, next)
     }
 
-    /// Takes out the value with these links.
     #[inline]
     pub(super) fn remove<V>(&mut self, (prev, next): Links, slab: &mut Slab<V>) {
         *self.next_of(prev, slab) = next;

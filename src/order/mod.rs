@@ -70,7 +70,6 @@ pub(crate) fn visit() {
     tests::VISITS.set(tests::VISITS.get() + 1);
 }
 
-/// The index of a priority.
 #[inline]
 pub(crate) fn level_of(priority: i8) -> u8 {
     priority as u8 ^ 0x80
@@ -96,7 +95,6 @@ pub(crate) struct Group {
     pub(crate) weight: u16,
 }
 
-/// Where a queued key is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Place {
     pub(crate) priority: i8,
