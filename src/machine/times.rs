@@ -6,7 +6,7 @@
 //! **Not every key is measured**, because a key needs three readings of the clock, of 10 ns or more. If keys become dirty faster than a
 //! million a second, one in eight is measured, until a getter finds no key and parks. In the histograms it also stands for the unmeasured
 //! ones before it, so that counts are exact. An unmeasured key gets as its start the time at which the next measured key starts or a call
-//! asks for ages, so its age may be too low, but never too high.
+//! asks for ages, whichever comes first, so its age may be too low, but never too high.
 //!
 //! The clocks of two threads may differ by a tenth of a microsecond, so differences saturate at zero.
 

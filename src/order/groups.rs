@@ -6,13 +6,15 @@
 //!                         └ the keys of one group in one level
 //! ```
 //!
-//! A *level* is a priority, and a *lane* has the queued keys of one group in one level. A pop first lets [`rotation`](super::rotation)
-//! choose the level. There the first *new* lane gives a key; if there is none, and once in 16 hand-outs, the first *old* one does. A lane
-//! gives as many keys as its group weighs, and then goes to the end of the old ones. A lane that becomes empty is *idle*, and those of a
-//! group that becomes *full*, by its limit of processing keys, are *parked* until one of them is done. [`Seat`] has all places of a lane.
+//! A *level* is a priority, and a *lane* has the queued keys of one group in one level. A lane that gets its first key is *new*, and
+//! becomes *old* after its first turn, in which it gives as many keys as its group weighs. A pop first lets [`rotation`](super::rotation)
+//! choose the level. There the first new lane gives a key; if there is none, and once in 16 hand-outs, the first old one does. A lane that
+//! becomes empty is *idle*. If a group becomes *full*, because as many of its keys are processing as the limit allows, its lanes with keys
+//! are *parked* until one of those is done. [`Seat`] has all places of a lane.
 //!
 //! A group must win nothing by being empty or full for a moment. So an idle lane that gets a key is new only if its turn would have come
-//! meanwhile, and otherwise the last of the old. A parked lane goes where this table says ([`Groups::seat`]):
+//! meanwhile, and otherwise the last of the old. A parked lane goes where the table says ([`Groups::seat`]); if it always went first, a
+//! group that is full now and then would pass all others for ever.
 //!
 //! | when it was parked, the lane | if its turn has come meanwhile | if not |
 //! |---|---|---|
