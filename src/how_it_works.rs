@@ -80,7 +80,7 @@
 //!   whatever the length of the queue: twice as many if getters add keys themselves, and `20 * 64` more if they find its shard's lock held.
 //!   With priorities a key also waits for the turns of lower ones, and for at most about `4 * (shards + getters)` of their other hand-outs.
 //!   A list of keys that a call takes out has at most `(shards - 1) * 64` younger keys of one priority before an older one.
-//! * **Calls on all shards** visit one after the other. So [`stats`](crate::WorkQueue::stats) is consistent within a shard only,
+//! * **Calls on all shards** visit one after the other, so [`stats`](crate::WorkQueue::stats) is consistent within a shard only,
 //!   [`try_get`](crate::WorkQueue::try_get) says `Empty` if each was empty at some moment of the call, and while a
 //!   [`shut_down`](crate::WorkQueue::shut_down) runs, one shard may accept an add after another has refused one.
 //! * **If the system stops a thread that holds a shard**, getters go on with the others, so [`get_timeout`](crate::WorkQueue::get_timeout)

@@ -16,8 +16,8 @@
 //! **The mode** is what the caller has read of the queue under the lock. A hot call passes a constant, such as [`Mode::PLAIN`], so that a
 //! plain queue has code of its own (O1).
 //!
-//! **Memory** to be freed stays in the machine until the caller takes it ([`Owed::GARBAGE`]). In an answer, each call would write and read
-//! a list that is rarely used.
+//! **Memory** to be freed stays in the machine until the caller takes it ([`Owed::GARBAGE`]). It is not part of an answer, because then
+//! each call would write and read a list that is rarely used.
 
 #![allow(clippy::vec_box, reason = "a block goes from list to list without being copied")]
 

@@ -1,7 +1,7 @@
-//! When keys became dirty and when they were handed out, and so how long they have waited and were processing.
+//! When keys became dirty and when they were handed out, from which follows how long they have waited and were processing.
 //!
-//! Processing keys are in a list, the oldest first, and the sum of their starts is kept. So their greatest age and the sum of their ages
-//! are known without a walk over them.
+//! Processing keys are in a list, the oldest first, and the sum of their starts is kept, so that their greatest age and the sum of their
+//! ages are known without a walk over them.
 //!
 //! **Not every key is measured**, because a key needs three readings of the clock, of 10 ns or more. If keys become dirty faster than a
 //! million a second, one in eight is measured, until a getter finds no key and parks. In the histograms it also stands for the unmeasured

@@ -6,8 +6,8 @@
 //!   key ⇄ key                key              key ⇄ key ⇄ key    a `List`
 //! ```
 //!
-//! The first lane of a group is its *home*. It has the number of the group, also stores what is known of the group, and stays as long as
-//! the group is known, even without keys of its own ([`Seat::Nowhere`]). So a group with keys in one level takes one place.
+//! The first lane of a group is its *home*. It has the number of the group, and also stores what is known of the group, so that a group
+//! with keys in one level takes one place. It stays as long as the group is known, even without keys of its own ([`Seat::Nowhere`]).
 
 use super::list::List;
 use super::{NONE, Slab, visit};

@@ -5,10 +5,10 @@
 //!   level      top  top  … top   lower₁  top  …  top   lower₂       while lower levels wait
 //! ```
 //!
-//! So that no priority starves, one of 16 hand-outs goes to a lower level that waits, each of them in turn, unless the queue is strict.
-//! Levels that only have keys of full groups (*held* ones) count as waiting, because such a turn also decides what they are owed: see
-//! [`skipped_turns`](super::skipped_turns). With several shards, `src/shared/lower.rs` has these turns for all shards together, and the
-//! order of each shard is strict.
+//! The highest level with keys gives the next one, but unless the queue is strict, one of 16 hand-outs goes to a lower level that waits,
+//! each of them in turn, so that no priority starves. A level that only has keys of full groups (a *held* one) counts as waiting, because
+//! such a turn also decides what it is owed: see [`skipped_turns`](super::skipped_turns). With several shards, `src/shared/lower.rs` has
+//! these turns for all shards together, and the order of each shard is strict.
 
 use super::bits::Bits;
 

@@ -1,10 +1,10 @@
-//! Where a lane sits: [`Groups::seat`] decides it, by the rules in [`groups`](super::groups). And how long idle lanes are remembered.
+//! Where a lane sits: [`Groups::seat`] decides it, by the rules in [`groups`](super::groups). The end of the file forgets idle lanes.
 //!
 //! **`due`** says when the turn of a lane comes. Each level counts the turns of its old lanes, and a lane that goes to the end of `n` old
-//! ones is due at `turns + n`. It keeps this number while it is idle or parked. A new lane has a *ticket* in its place, by the order in
-//! which lanes became new, and its turn has come if a later ticket was served, or if the first new lane has a later one.
+//! ones is due at `turns + n`, which it keeps while it is idle or parked. A new lane has a *ticket* in its place, by the order in which
+//! lanes became new. Its turn has come if a later ticket was served, or if the first new lane has a later one.
 //!
-//! **`credit`**, of a parked lane, says how many keys it still had to give, which is 0 if it has filled the group itself. [`WAS_NEW`] and
+//! **`credit`** of a parked lane says how many keys it still had to give, which is 0 if it has filled the group itself. [`WAS_NEW`] and
 //! [`LATE`] stand for the other cases.
 
 use super::lanes::{Lane, Lanes, Seat};

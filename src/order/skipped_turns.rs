@@ -8,9 +8,10 @@
 //!   the next hand-out                    goes to an owed lane
 //! ```
 //!
-//! Without this, a group that is full most of the time could starve its lower levels: each of their turns may come while it is full, and
-//! when it has room, its higher level fills it. So a skipped lane gets the next room. The reverse can happen, too: if the group has room
-//! just when those turns come, a lower level fills it every time. So its highest lane is owed a hand-out once it was passed twice.
+//! Without this, a group that is full most of the time could starve its lower levels, because each of their turns may come while it is
+//! full, and its higher level fills it whenever it has room. A skipped lane therefore gets the next room. The reverse can happen, too: if
+//! the group has room just when those turns come, a lower level fills it every time. Its highest lane is therefore owed a hand-out once it
+//! was passed twice.
 //!
 //! Each turn causes at most one hand-out that is owed, and the highest level gets one back for two of lower ones. A lane that gives a key
 //! starts again at no passes, so each lane comes in time.
