@@ -17,8 +17,8 @@
 //! point to the key's *slot*, which stores the key beside its state. The *hub* has what shards share, such as the waiting threads.
 //!
 //! Under the public types the code has two layers. The lower one, `src/machine/`, is plain data with a function for each *verb*, such as
-//! `add`. It knows no lock, thread or clock, so tests drive it step by step. Above it, `src/shared/` has a file for each kind of call,
-//! which locks a shard, calls verbs, unlocks, and then does what they owe, such as a wake-up.
+//! `add`. That layer knows no lock, thread or clock, so tests drive it step by step. Above it, `src/shared/` has a file for each kind of
+//! call, which locks a shard, calls verbs, unlocks, and then does what they owe, such as a wake-up.
 //!
 //! # The life of a key
 //!
@@ -51,10 +51,10 @@
 //! 2. **Nothing foreign and nothing long happens under a lock.** A verb wakes no thread, drops no key, frees no memory and calls no code of
 //!    the user (P17 has the exceptions). It returns what is *owed*, which the call does after the unlock (W4). Work for many keys, such as
 //!    the expiry of a million delays, is cut into steps, between which the lock is free (P11).
-//! 3. **Who waits says so first, and looks afterwards.** A getter goes on the list of the hub, which raises a flag, then visits each shard
-//!    under its lock, and parks only if it finds no key. An add reads the flag in the critical section that queues its key. The lock orders
-//!    the two, so either the getter finds the key or the add finds the flag, and no wake-up is lost (W1, I6). A woken getter that leaves
-//!    without a key passes its wake-up on (W3).
+//! 3. **Whoever waits says so first, and looks afterwards.** A getter goes on the list of the hub, which raises a flag, then visits each
+//!    shard under its lock, and parks only if it finds no key. An add reads the flag in the critical section that queues its key. The lock
+//!    orders the two, so either the getter finds the key or the add finds the flag, and no wake-up is lost (W1, I6). A woken getter that
+//!    leaves without a key passes its wake-up on (W3).
 //!
 //! A thread holds one shard at a time, and meanwhile may lock the hub, but never the other way round.
 //!
@@ -66,7 +66,7 @@
 //!
 //! Deadlines are in a hierarchical timing wheel, whose finest slots are a nanosecond wide, and those of each further level 64 times as
 //! wide. A deadline moves to a finer slot two or three times, however many keys there are. The first delay starts a thread, the *driver*,
-//! which sleeps until the earliest deadline, then adds the keys whose delays have expired, and reports metrics.
+//! which sleeps until the earliest deadline, then adds the keys whose delays have expired.
 //!
 //! # Several shards
 //!
@@ -85,7 +85,7 @@
 //!   [`shut_down`](crate::WorkQueue::shut_down) runs, one shard may accept an add after another has refused one.
 //! * **If the system stops a thread that holds a shard**, getters go on with the others, so [`get_timeout`](crate::WorkQueue::get_timeout)
 //!   may time out while that shard has a key.
-//! * **Memory**: an empty shard takes about 1 KiB, or 40 with measuring and groups. After a burst it keeps some hundred.
+//! * **Memory**: an empty shard takes about 1 KiB, or 40 with measuring and groups. After a burst it keeps some hundred KiB.
 //!
 //! # Why short locks?
 //!
@@ -93,8 +93,8 @@
 //! `WorkQueueBuilder::lock_free` is that, but not the default, for three reasons:
 //!
 //! * **One step does it all.** Under its lock an add finds the key, changes its state, queues it, and sees whether a getter waits. Between
-//!   atomic steps other calls come in, and each such meeting needs a state of its own. Priorities and groups need all queued keys to stand
-//!   still, so that engine has neither.
+//!   atomic steps other calls come in, and each such meeting needs a state of its own. Groups and strict priorities need all queued keys to
+//!   stand still, so that engine has no groups and no priorities.
 //! * **It is cheaper.** An uncontended lock costs one atomic read-modify-write, and the rest are plain loads and stores. Lock-free parts
 //!   take several such steps, allocate a node for each new key, and have all threads write the two ends of one queue.
 //! * **The parts wait as well.** `DashMap` locks a shard for each access, and `scc` a bucket. A thread that stops within `SegQueue` holds
