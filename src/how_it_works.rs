@@ -16,9 +16,9 @@
 //! finds a key by its hash, the *order* says which queued key comes next, and the *wheel* has the deadlines of delayed keys. All three
 //! point to the key's *slot*, which stores the key beside its state. The *hub* has what shards share, such as the waiting threads.
 //!
-//! Under the public types the code has two layers. The lower one, `src/machine/`, is plain data with a function for each *verb*, such as
-//! `add`. That layer knows no lock, thread or clock, so tests drive it step by step. Above it, `src/shared/` has a file for each kind of
-//! call, which locks a shard, calls verbs, unlocks, and then does what they owe, such as a wake-up.
+//! Under the public types the code has two layers. The lower one, `src/machine/`, is plain data with a function for each *verb*, as `add`.
+//! That layer knows no lock, thread or clock, so tests drive it step by step. Above it, `src/shared/` has a file for each kind of call,
+//! which locks a shard, calls verbs, unlocks, and then does what they owe, such as a wake-up.
 //!
 //! # The life of a key
 //!
@@ -37,7 +37,7 @@
 //! * **`add`** finds the key's slot or makes one, and sets the dirty bit. Unless that was set, or the key is processing and must not get a
 //!   second worker, it also puts the key at the back of the order.
 //! * **`get`** takes the first key of the order and marks it as processing. The [`Item`](crate::Item) points to the slot, so no later call
-//!   has to look the key up.
+//!   looks the key up.
 //! * **`done`**, usually by the drop of the item, queues the key again if it has become dirty, and forgets it if no bit keeps it.
 //!
 //! Three more bits keep a slot though its key is neither dirty nor processing: it has a delay, its failures are counted, or it is cooling
@@ -62,7 +62,7 @@
 //!
 //! The order is a *line*, a list of blocks of pointers. The slot knows its key's position, so `remove` leaves a hole without a search. With
 //! priorities there is a line for each, and one hand-out in 16 goes to a lower one that waits. With groups each priority has a *lane* for
-//! each group, and lanes take turns.
+//! each group, and these take turns.
 //!
 //! Deadlines are in a hierarchical timing wheel, whose finest slots are a nanosecond wide, and those of each further level 64 times as
 //! wide. A deadline moves to a finer slot two or three times, however many keys there are. The first delay starts a thread, the *driver*,

@@ -227,14 +227,14 @@ impl<T: Copy> AnyOrder<T> {
         each!([&] self, order => order.wants_stamp())
     }
 
-    /// With groups, gives the pushes of a batch that is to come this time.
+    /// Gives this stamp to the pushes of a batch that is to follow. (Only groups need it ahead.)
     pub(crate) fn stamp_ahead(&mut self, now: impl FnOnce() -> u64) {
         if let Other::Groups(groups) = &mut self.other {
             groups.stamp_ahead(now());
         }
     }
 
-    /// Gives the calls that want a stamp this time.
+    /// Gives this stamp to the calls that want one.
     pub(crate) fn stamp(&mut self, now: u64) {
         each!([&mut] self, order => order.stamp(now));
     }
