@@ -1,6 +1,7 @@
 //! How the queue works inside. This module has no items.
 //!
-//! Comments cite promises and invariants by number (P1, W1 …): [`guarantees`](crate::guarantees) has them all.
+//! Comments cite promises and invariants by number (P1, W1 …): [`guarantees`](crate::guarantees) has the promises, and `INVARIANTS.md` of
+//! the repository has the rest, with what upholds and shows each.
 //!
 //! # The picture
 //!
