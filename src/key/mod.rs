@@ -1,5 +1,5 @@
-//! The keys of a shard: the state of each, the slot that holds it, and the table that finds it. All unsafe code of the shard is
-//! here; what it relies on is not: see `EntryRef` in `slot`.
+//! The keys of a shard: the state of each, the slot that holds it, and the table that finds it. All unsafe code of the shard is here, but
+//! what it relies on is not only here: see `EntryRef` in `slot`.
 //!
 //! | file | |
 //! |---|---|
