@@ -1,4 +1,4 @@
-//! Allocates small numbers. The lowest free number is lent first, so an array that is indexed by them can be truncated behind the
+//! Allocates small numbers. The lowest free number is lent first, so that an array that is indexed by them can be truncated behind the
 //! highest one.
 
 /// The numbers that are lent, as bits. The last word is never 0.
@@ -26,7 +26,7 @@ impl NumberPool {
         number
     }
 
-    /// Lends this number: the lowest free one.
+    /// Lends this number, which is the lowest free one.
     #[inline]
     pub(crate) fn put(&mut self, number: u32) {
         let at = number as usize / 64;
