@@ -104,8 +104,8 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     ///
     /// Other threads may add and take keys in between, so the call as a whole is not [linearizable](crate#what-it-guarantees).
     ///
-    /// With tens of thousands of queued keys this is up to twice as fast as a loop of adds, because the call takes 32 keys from an iterator
-    /// that knows how many it has, and adds them together, so that they wait for memory at the same time.
+    /// With tens of thousands of queued keys this is faster than a loop of adds, by up to a half, because the call takes 32 keys from an
+    /// iterator that knows how many it has, and adds them together, so that they wait for memory at the same time.
     ///
     /// # Panics
     /// Like [`add`](Self::add), and if the iterator panics. The keys before the panic stay added, and the call wakes workers for them. If
@@ -698,7 +698,7 @@ impl<K> WorkQueue<K> {
 
     /// The batch of an item, and of what else is queued.
     fn batch_from<'q>(&'q self, first: Item<'q, K>, max: usize) -> Batch<'q, K> {
-    // The room is allocated here, so that the critical section allocates nothing.
+        // The room is allocated here, so that the critical section allocates nothing.
         let room = max.min(self.len().saturating_add(1));
         let mut items = Vec::with_capacity(room);
         items.push(first);
