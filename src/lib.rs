@@ -147,7 +147,7 @@
 //! ```
 //! Lower priorities do not starve, unless the queue is [strict](WorkQueueBuilder::strict_priorities). Groups may have
 //! [weights](WorkQueueBuilder::group_weight), and a [limit](WorkQueueBuilder::max_processing_per_group) of keys that are processing at a
-//! time. A queue without priorities and groups pays nothing for them. Otherwise a key takes longer and more memory:
+//! time. A queue without priorities and groups pays nothing for them. Otherwise a key takes more time and memory:
 //!
 //! | | time | memory |
 //! |---|---|---|
@@ -164,27 +164,22 @@
 //! # What it guarantees
 //!
 //! * **One holder.** Two [`Item`]s of one key are never alive at the same time.
-//! * **No lost add.** After each add that is not [`Rejected`](Added::Rejected), a hand-out of its key begins, unless a call takes the key
-//!   or its delay out, or a shut-down cuts the delay off. This holds even if the add races with a `get` or the `done` of the key. The
-//!   hand-out sees what happened before the add, and before the last `done`.
-//! * **First in, first out.** Keys are handed out in the order in which they were queued. With priorities this holds for the keys of one
-//!   priority, and with groups for those of one group. With several [shards](how_it_works#several-shards) each shard keeps this order, and
-//!   a bounded number of later keys may overtake a key.
-//! * **No delay expires early**, not by a nanosecond. A key is late by the time that it takes to wake a thread, or longer if the driver has
-//!   many keys to add or to sort (see the [traps](#traps)).
-//! * **Linearizable** (with one shard): a call takes effect at one moment. If a call has several steps, its docs say so.
+//! * **No lost add.** After each add that is not [`Rejected`](Added::Rejected), a hand-out of its key begins, which sees what happened
+//!   before the add, unless a call takes the key or its delay out, or a shut-down cuts the delay off.
+//! * **First in, first out**, within a priority and a group. With several [shards](how_it_works#several-shards) a bounded number of later
+//!   keys may overtake a key.
+//! * **No delay expires early**, not by a nanosecond.
+//! * **Linearizable** (with one shard): a call takes effect at one moment, unless its docs say otherwise.
 //! * **A panic leaves no key stuck**, and poisons no lock. [`OnPanic`] chooses what happens to the key.
 //! * **Nothing vanishes**: a drain returns each key that was not finished, as [`Leftover`].
-//! * **An idle queue takes no processor time.** The driver thread starts when it is first needed, sleeps until a delay expires or a report
-//!   is due, and ends with the queue.
-//! * **Memory is freed** after a burst, and a steady set of keys allocates nothing. The hot path clones no key.
-//! * **No lock is held while your code runs**: handlers, observers, limiters, predicates. The exceptions are a key's `Eq` (or
-//!   [`Equivalent`]), its `Clone` in calls that list or take keys, and the function of [`Clock::from_fn`], which must not use the queue. If
-//!   they do, a debug build panics.
+//! * **An idle queue takes no processor time**, and its driver thread ends with it.
+//! * **Memory is freed** after a burst, and a steady set of keys allocates nothing.
+//! * **No lock is held while your code runs**, except for a key's `Eq` (or [`Equivalent`]), its `Clone` in calls that list or take keys,
+//!   and the function of [`Clock::from_fn`]. If one of these uses the queue, a debug build panics.
 //! * **The same twice.** With a [seed](WorkQueueBuilder::seed), a clock of your own and [`Driver::Manual`], a program that uses the queue
 //!   with one thread does the same each time.
 //!
-//! [`guarantees`] has all promises in full, with a number for each.
+//! [`guarantees`] has these promises in full, with a number for each.
 //!
 //! # When not to use it
 //!
@@ -197,34 +192,23 @@
 //!
 //! * **After a success call [`succeed`](Item::succeed)** (or [`forget`](WorkQueue::forget)), as [`Workers`] do by themselves. Dropping the
 //!   item forgets nothing, so a key that was retried keeps its long backoff, and the queue keeps its record. See [`Stats::failing`].
-//! * **An [`add`](WorkQueue::add) does not wait** for the backoff of its key, unless the queue is built with [`DelayedAdd::Strict`].
-//! * **An add of a key that is processing** queues the key as soon as it is done, even if the holder calls `retry` or `requeue_after`, and
-//!   that early run then decides anew when the key comes back. With an event every 2 ms, a key that always fails therefore runs almost all
-//!   the time. [`DelayedAdd::Strict`] helps, because adds that come after the retry was set wait for it, so there is at most one early run
-//!   for each retry.
-//! * **A drain waits for each item.** A worker thread that calls [`shut_down_with_drain`](WorkQueue::shut_down_with_drain) while it holds
-//!   one waits forever.
+//! * **An [`add`](WorkQueue::add) does not wait** for the backoff of its key. If the key is processing, it is queued as soon as it is done,
+//!   even if the holder calls `retry` or `requeue_after`, and that early run then decides anew when the key comes back. A key that always
+//!   fails and has many events therefore runs all the time. With [`DelayedAdd::Strict`] adds wait for the retry once it is set, so there is
+//!   at most one early run for each.
+//! * **An equal key that is there already stays**, and `add` drops the new one, so data that `Eq` does not compare, such as the time of the
+//!   event, does not reach the worker.
 //! * **`get` returns `None`** when the queue is shut down and no key is queued, but a key that is processing and dirty comes back later. A
 //!   dispatcher that hands items to other threads must not stop at `None`, because it may leave such a key behind, for which a drain waits.
 //! * **A drain refuses adds**, including those of its workers, and retries. A key that fails or is requeued meanwhile goes to
 //!   [`Leftover::refused`]. If processing a key adds more keys, wait until the queue [is idle](WorkQueue::wait_idle) before you drain.
-//! * **Some steps take longer.** As deadlines approach, the driver sorts the delayed keys anew, at most once in 69 seconds; with a million
-//!   delayed keys the longest sort takes some milliseconds, by which a delay that expires meanwhile is late. When the table of keys is
-//!   full, it doubles: with up to 16 000 keys in one add, which takes at most half a millisecond, and otherwise little by little.
-//! * **[`add_all`](WorkQueue::add_all) wakes workers** when its iterator has ended. Feed a slow iterator in batches.
-//! * **An equal key that is there already stays**, and `add` drops the new one. Data that `Eq` does not compare, such as the time of the
-//!   event, therefore does not reach the worker. The queue also keeps a failing key until its failures are forgotten.
-//! * **Keys with equal hashes** are compared one by one, as in a `HashSet`, so adding n of them takes a time that grows with n², and
-//!   draining them up to four times as long. Hashing is seeded, so such keys come only from a `Hash` that ignores a part of the key.
-//! * **The child of a `fork`** has a copy of the queue, but only one thread, so no driver expires delays, no worker runs, and a lock that
-//!   another thread held stays locked. Create the queue after the fork, or `exec` in the child: see [`Driver`].
+//! * **The child of a `fork`** has no threads. Create the queue after the fork, or `exec` in the child: see [`Driver`].
 //!
 //! # How it is built and verified
 //!
-//! A call holds one lock for a short time: [`how_it_works`] has the pictures and the reasons. Loom runs models of the real code
-//! (`loom-tests/`), fuzzers compare it with plain references (`fuzz/`), and tests replay 928 recorded traces of client-go and check that
-//! histories are linearizable (`tests/`). AddressSanitizer and ThreadSanitizer run the tests (`ci/`). These files are in the repository, as
-//! the package has `src/` alone.
+//! A call holds one lock for a short time: [`how_it_works`] has the pictures and the reasons. Models under loom, fuzzers, recorded traces
+//! of client-go, a check that histories are linearizable, and sanitizers verify it. They are in the repository, as the package has `src/`
+//! alone.
 //!
 //! # Features
 //!
@@ -248,10 +232,8 @@
 //! | nanoseconds | with `quanta` | without |
 //! |---|---:|---:|
 //! | a token of a [`Bucket`](rate_limiter::Bucket) | 12 | 32 |
-//! | a token that it refuses | 10 | 28 |
 //! | [the default limiter](rate_limiter::default_controller_rate_limiter) | 24 | 41 |
-//! | add, get and done | 17 | 17 |
-//! | the same, measured (one key in eight, at this rate) | 44 | 51 |
+//! | add, get and done, measured (one key in eight, at this rate) | 44 | 51 |
 //! | the same with priorities, measured (each key) | 113 | 174 |
 //!
 //! **`lock-free`** brings two packages, `crossbeam-queue` and `papaya`, and changes nothing but queues that are built with

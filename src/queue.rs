@@ -29,6 +29,10 @@ use std::time::Duration;
 ///
 /// See the [crate's page](crate) for what the queue guarantees.
 ///
+/// # Keys with equal hashes
+/// Such keys are compared one by one, as in a `HashSet`, so adding n of them takes a time that grows with n², and draining them two to four
+/// times as long. Hashing is seeded, so they come only from a `Hash` that ignores a part of the key.
+///
 /// # Examples
 /// ```
 /// use keyqueue::{Added, WorkQueue};
@@ -99,8 +103,8 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
         Shared::add(&self.shared, key, Wakeups::Now)
     }
 
-    /// Adds many keys, and wakes workers when all are added. Returns how many were [`Queued`](Added::Queued) or
-    /// [`Deferred`](Added::Deferred).
+    /// Adds many keys, and wakes workers when all are added, so feed a slow iterator in batches. Returns how many keys were
+    /// [`Queued`](Added::Queued) or [`Deferred`](Added::Deferred).
     ///
     /// Other threads may add and take keys in between, so the call as a whole is not [linearizable](crate#what-it-guarantees).
     ///
@@ -126,9 +130,10 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     /// Adds a key when this delay expires. A delay of zero is an [`add`](Self::add).
     ///
     /// The delay expires when the clock is at or past the time of this call plus the delay, to the nanosecond. It is never early, but may
-    /// be late by the time that it takes to wake a thread, and with a million delayed keys also by the time that it takes to sort them (see
-    /// the crate's page, "Traps"). Delays expire in the order of their deadlines, and equal deadlines in the order of the calls. Any delay
-    /// is accepted. A delay past the end of the clock (about 584 years), such as `Duration::MAX`, never expires.
+    /// be late by the time that it takes to wake a thread, or longer if the driver has many keys to add or to sort: as deadlines approach,
+    /// at most once in 69 seconds, it sorts the delayed keys anew, which takes some milliseconds if there are a million. Delays expire in
+    /// the order of their deadlines, and equal deadlines in the order of the calls. Any delay is accepted. A delay past the end of the
+    /// clock (about 584 years), such as `Duration::MAX`, never expires.
     ///
     /// When the delay expires, the queue does an [`add`](Self::add) of the key. A key has at most one delay that callers have set, and the
     /// earlier deadline counts, unless [`add_with`](Self::add_with) chooses otherwise. Its holder may set another one, by a retry or a
