@@ -2,15 +2,13 @@
 //!
 //! A get that finds a key is ready at its first poll, so a task whose handlers never wait either would go on in one poll as long as there
 //! are keys. To prevent this, each thread counts the keys that its tasks take without having waited, and after [`KEYS_AT_ONCE`] of them the
-//! next future or stream *gives way*: it wakes its task and is pending once, before it takes a key. A getter that has waited counts
-//! nothing, because it has given way by that.
+//! next future or stream *gives way*: it wakes its task and is pending once, before it takes a key. A loop of [`Workers`](crate::Workers)
+//! does the same with a count of its own.
 //!
-//! **The count is the thread's.** A future is made anew for each key, so it cannot count, and a count in the queue would be a word that all
-//! threads write at each get (P18). A thread therefore counts the keys of all its queues, futures and streams together. Nothing tells when
-//! a poll ends, so a task that waits for other things between its keys is now and then polled once more than necessary. For a queue with a
-//! given clock the count begins anew when the queue is built (P27).
-//!
-//! A loop of [`Workers`](crate::Workers) counts its own keys, since it looks after each of them whether the workers were stopped.
+//! **The count is the thread's**, for all its queues, futures and streams together, because a future is made anew for each key, and a count
+//! in the queue would be a word that all threads write at each get (P18). Nothing tells when a poll ends, so a task that waits for other
+//! things between its keys is now and then polled once more than necessary. For a queue with a given clock the count begins anew when the
+//! queue is built (P27).
 
 use crate::panics::contained;
 use std::cell::Cell;

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! Both are **splitmix64** (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014, with the constants of
-//! Vigna's public domain `splitmix64.c`): the state grows by a constant, and each number is a mix of the state. One atomic addition
-//! therefore draws a number, and several threads can draw from one seed.
+//! Vigna's public domain `splitmix64.c`): each number is a mix of a state that grows by a constant, so one atomic addition draws it, and
+//! threads can share a seed.
 
 use crate::sync::{AtomicU64, Ordering};
 use ahash::RandomState;

@@ -10,8 +10,7 @@
 //! entries to a list, from which getters take first (F8).
 //!
 //! `is_swept` is set while that list may have entries, or the sweep has one in its hand, so a getter that finds the segment queue empty
-//! looks at the flag again. A getter that read the flag just before a sweep began may take one key that was queued after those that are
-//! moved.
+//! looks at the flag again. A getter that read the flag just before a sweep began may take one later key first.
 
 use super::parts::SegQueue;
 use crate::key::NodeRef;

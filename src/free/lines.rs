@@ -11,14 +11,14 @@
 //!        └──────────────────────────────────────────┘
 //! ```
 //!
-//! Threads that push into and take from one line contend for the cache lines at its ends. With a line of its own, a thread meets others
-//! only when it has to, but keys overtake each other. How far is bounded, because each entry carries the *epoch* of its push, a counter
-//! that each thread raises once in [`EPOCH`] of its pushes.
+//! Threads that push into and take from one line contend for the cache lines at its ends. With a line of its own, a thread seldom meets
+//! others, but keys overtake each other. How far is bounded, because each entry carries the *epoch* of its push, a counter that each thread
+//! raises once in [`EPOCH`] of its pushes.
 //!
-//! * **F12** A getter that takes an entry of another epoch than the one before compares the fronts of all lines. It stays with its own
-//!   line, unless that is empty or its front is more than [`AHEAD`] epochs newer than the oldest one; then it goes to the line with the
-//!   oldest front. A queued key is therefore overtaken only by the later keys of `AHEAD + 1` epochs, of which each adder has up to
-//!   [`EPOCH`] in each, and by one key for each line and getter.
+//! A getter that takes an entry of another epoch than the one before compares the fronts of all lines. It stays with its own line, unless
+//! that is empty or its front is more than [`AHEAD`] epochs newer than the oldest one; then it goes to the line with the oldest front. A
+//! queued key is therefore overtaken only by the later keys of `AHEAD + 1` epochs, of up to [`EPOCH`] of each adder, and by one key for
+//! each line and getter (F12).
 
 use super::line::{Entry, Line};
 use super::tally::Mine;

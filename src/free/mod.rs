@@ -6,9 +6,9 @@
 //!   done  node: a step ─▶ dirty: push; nothing left: into the cache of vacated nodes, whose victim leaves the map
 //! ```
 //!
-//! These three calls take no lock, nor does `succeed` of a key that has neither a delay nor failures. The *records*, which have those and
-//! rests, are a [`Machine`] whose keys are nodes, so they follow the same rules as in any other queue. A call that needs them takes their
-//! lock, and what the machine would queue becomes a step of the key's word: `src/shared/free.rs` has these calls.
+//! These three calls take no lock, nor does `succeed` of a key that has neither a delay nor failures. The *records*, which have those, are
+//! a [`Machine`] whose keys are nodes, so they follow the same rules as in any other queue. A call that needs them takes their lock, and
+//! what the machine would queue becomes a step of the key's word: see `src/shared/free.rs`.
 //!
 //! | file | what it has |
 //! |---|---|

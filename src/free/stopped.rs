@@ -1,7 +1,5 @@
-//! Stops a thread at each of some places in a hot call, while others go on.
-//!
-//! The places lie between the steps of the engine itself. What a thread that stops inside the map or the segment queue holds up was found
-//! out instruction by instruction: `reports/lock_free.md`, and the table of `WorkQueueBuilder::lock_free`.
+//! Stops a thread at each of some places in a hot call, while others go on. The places lie between the steps of the engine itself;
+//! `reports/lock_free.md` has those inside the map and the segment queue.
 
 use crate::{Added, WorkQueue};
 use std::cell::Cell;

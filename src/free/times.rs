@@ -1,7 +1,6 @@
 //! What a queue keeps in order to measure: the times of each key in its node, and histograms for each block of the tally.
 //!
-//! Every key is measured. The times in a node are written by the thread that makes the key dirty, before its push, and by the holder. A
-//! lock of histograms is as a rule taken by one thread alone, besides those that read them.
+//! The times in a node are written by the thread that makes the key dirty, before its push, and by the holder.
 
 use super::Free;
 use crate::key::{NodeRef, NodeTimes};

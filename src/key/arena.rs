@@ -6,11 +6,10 @@
 //!  open ──────────────────────────┴── neighbours ─────────────┘      the chunks that have room
 //! ```
 //!
-//! The arena is used under the queue's lock, and only the holder of a key reads the key and its state word without it. A slot is taken
-//! while its word has a bit set, its key is initialised exactly that long, and it never moves (S1 to S3), so the holder may read it. The
-//! reference that a holder has is the subject of S4 in `slot.rs`, and S6 is about the list of open chunks.
+//! The arena is used under the queue's lock. Only the holder of a key reads its slot without the lock, which is sound because a slot never
+//! moves, and is taken while its word has a bit set (S1 to S3).
 //!
-//! Slots in chunks are worth this unsafe code: an `Arc` for each key would take twice the memory and an allocation for each key, and an
+//! Slots in chunks are worth the unsafe code: an `Arc` for each key would take twice the memory and an allocation for each key, and an
 //! index instead of a pointer would make a duplicate add a fifth slower.
 
 use super::buckets::Buckets;
@@ -197,7 +196,6 @@ impl<K> Arena<K> {
     /// Frees the chunks in this range that have no taken slot.
     pub(super) fn shrink(&mut self, chunks: Range<usize>) {
         for number in chunks {
-            // `get`, because freeing the last chunk truncates the array.
             let chunk = self.chunks.get(number).and_then(Option::as_ref);
             if chunk.is_some_and(|chunk| chunk.head().vacant.get() == Chunk::<K>::ALL) {
                 self.free_chunk(number as u32);

@@ -4,11 +4,9 @@
 //!   node   slot: of this only the key and its hash · word · order · times, if the queue measures
 //! ```
 //!
-//! The map of the queue owns its nodes, each of which is an allocation of its own. A node begins with a [`Slot`], so that an item has an
-//! [`EntryRef`] to either kind of memory, and reads key and hash in the same way. The index in the slot tells the kinds apart.
-//!
-//! A [`NodeRef`] is used only while something keeps the node from being freed: a claim or an entry, the holder, the records, or a guard of
-//! the map (F6).
+//! The map of the queue owns its nodes, each an allocation of its own. A node begins with a [`Slot`], so that an item reads key and hash in
+//! the same way in either kind of memory, which the index in the slot tells apart. A [`NodeRef`] is used only while a claim, an entry, the
+//! holder, the records or a guard of the map keeps the node from being freed (F6).
 
 use super::hash::KeyHash;
 use super::slot::{EntryRef, Slot, SlotId};

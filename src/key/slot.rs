@@ -8,12 +8,10 @@
 //! its processing ends, if it is dirty then. With a `u64` as key, a slot takes 32 bytes.
 //!
 //! **The rule of this folder**, which the rest of the crate keeps without unsafe code, is that an [`EntryRef`] always refers to a taken
-//! slot. The chains of the table have one, and so have the order while the key is queued (I1), a [`Claimed`](crate::machine::Claimed) while
-//! the key is processing (I2), and a verb while it runs, until the verb calls [`Table::remove`](super::Table::remove) (S4). The key is
-//! therefore there (S1, S2), and the slot does not move (S3). A verb that gets a `Claimed` asks [`Table::owns`](super::Table::owns) before
-//! it changes anything; `done` does so in debug builds.
-//!
-//! Everything but the key, its hash and its state is used under the queue's lock; the holder of a key reads these three without it.
+//! slot, whose key is there (S1, S2) and which does not move (S3). The chains of the table have one, and so have the order while the key is
+//! queued (I1), a [`Claimed`](crate::machine::Claimed) while the key is processing (I2), and a verb until it calls
+//! [`Table::remove`](super::Table::remove) (S4). A verb that gets a `Claimed` asks [`Table::owns`](super::Table::owns) before it changes
+//! anything; `done` does so in debug builds.
 
 use super::hash::KeyHash;
 use super::state::State;

@@ -24,7 +24,7 @@
 //! | AWAITED | somebody waits until the key, which is processing, becomes dirty; the verb that makes it dirty owes the news |
 //! | UNWINDING | the holder's thread was unwinding already when it got the key, so an item that this drops has not panicked |
 //!
-//! Every step is made under the lock. The word is an atomic only because the holder of the key reads it without the lock, as in
+//! Steps are made under the lock. The word is an atomic because the holder of the key reads it without, as in
 //! [`is_dirty`](State::is_dirty). The steps are functions of the bits, which a `State` applies with a load and a store, and the word of a
 //! lock-free queue (`word.rs`) with a compare-and-swap.
 

@@ -11,18 +11,17 @@
 //! └───┘       └──────────────────┘
 //! ```
 //!
-//! A key is stored once, in its slot, with its hash, and the chains run through the slots, so a key takes 16 to 32 bytes here and leaves no
-//! tombstone. There are at least two buckets for each key. New keys go to the front of a chain and old keys leave first, so short chains
-//! pay: with one bucket for each key, filling and draining a queue takes a fifth longer.
+//! Chains run through the slots, so a key takes 16 to 32 bytes here, and leaves no tombstone. There are at least two buckets for each key:
+//! new keys go to the front of a chain and old keys leave first, so with one bucket for each, filling and draining a queue takes a fifth
+//! longer.
 //!
-//! A large table grows and shrinks in many small steps, so that no call takes long, whatever the number of keys. Each key that comes or
-//! goes, and each add, moves some chains, beginning with the last one, and the array that they leave gets shorter by that, so that its
-//! memory, too, is freed in small pieces. A table that grows moves its chains to a new array, and one that shrinks moves them to the front
-//! of the same array, because the allocation of a large array may take milliseconds. The move of a chain of the old array writes both
-//! chains of the new one that come from it, and until then calls for their keys use the old array (H1).
+//! A large table grows and shrinks in many small steps, so that no call takes long: each add, and each key that comes or goes, moves some
+//! chains, beginning with the last one, and the memory behind them is freed bit by bit. A table that grows moves its chains to a new array,
+//! and one that shrinks moves them to the front of the same array, because the allocation of a large one may take milliseconds. Moving a
+//! chain writes both chains of the new array that come from it, and until then calls for their keys use the old array (H1).
 //!
-//! All calls are made under the queue's lock. The only foreign code that runs here is `equivalent` of the type by which a key is looked up,
-//! as a rule `K`'s `Eq`, and it runs before anything is changed.
+//! All calls are made under the queue's lock. The only foreign code that runs here is the look-up's `equivalent`, as a rule `K`'s `Eq`,
+//! before anything is changed.
 
 use super::arena::{Arena, Retired};
 use super::buckets::{Buckets, Chain};
@@ -127,8 +126,7 @@ impl<K> Table<K> {
         self.find(key, hash)
     }
 
-    // The slow calls are whole calls with a look-up of their own: with one that they share with the fast ones, fills of a million keys take
-    // a tenth longer.
+    // Slow calls have a look-up of their own: with one that fast calls share, fills of a million keys take a tenth longer.
     #[cold]
     fn find_while_moving<Q: Equivalent<K> + ?Sized>(&self, key: &Q, hash: KeyHash) -> Option<EntryRef<K>> {
         Self::find_in(self.chain_while_moving(hash)?, key, hash)
@@ -158,7 +156,7 @@ impl<K> Table<K> {
         }
     }
 
-    // Each of the next two has a cold half of its own, as one look-up for both costs a cycle four instructions.
+    // Each of the next two has a cold half of its own, which saves four instructions a cycle.
 
     /// Puts a slot into its chain.
     #[inline]

@@ -17,17 +17,16 @@
 //! | a get of another entry, which is *dead* | unchanged | claims - 1 |
 //! | a `done` after which nothing is left | CACHED | unchanged |
 //!
-//! A **claim** keeps the node where it is: only a node without bits and claims is *vacant*, and only a vacant node becomes GONE, after
-//! which it never changes, and leaves the map (F1). An entry, a holder and a thread with a claim therefore read the node without a guard of
-//! the map.
+//! A **claim** keeps the node in place: only a node without bits and claims is *vacant*, and only a vacant node becomes GONE, after which
+//! it never changes, and leaves the map (F1). An entry, a holder and a thread with a claim therefore read the node without a guard of the
+//! map.
 //!
-//! The **number** tells the live entry of a key from dead ones: an entry is *live* if its key is queued and has its number (F2). Because
-//! each entry keeps its claim until it leaves the line, two entries have the same number only if the key has 2^24 of them, and the add that
-//! would be one more panics.
+//! The **number** tells the live entry of a key from dead ones: an entry is *live* if its key is queued and has its number (F2). An entry
+//! keeps its claim until it leaves the line, so two entries have the same number only if the key has 2^24 of them, and the add that would
+//! be one more panics.
 //!
-//! NOTED means that the key is known to the [records](crate::free), which have its delays, failures and rests; it changes under their lock
-//! only, as does RESTING (F3). CACHED means that the node is in a cache of vacated nodes, or on its way there (F4), and MARKED that a drain
-//! or an idle wait counts the key (F5).
+//! NOTED means that the [records](crate::free) know the key; it changes under their lock only, as does RESTING (F3). CACHED means that the
+//! node is in a cache of vacated nodes, or on its way there (F4), and MARKED that a drain or an idle wait counts the key (F5).
 
 use super::state::{self, OnAdd, OnDone};
 use crate::sync::{AtomicU64, Ordering};

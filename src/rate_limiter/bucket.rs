@@ -1,8 +1,8 @@
 //! A token bucket in one word.
 //!
 //! This is the *generic cell rate algorithm* (ITU-T I.371, 1996), in its form "virtual scheduling". Nothing adds tokens as time passes: the
-//! word is the *theoretical arrival time*, `tat`, up to which all tokens are spent. It may be ahead of the time now by the size of the
-//! bucket, `burst`. If it would be ahead by more, the caller has to wait for the excess.
+//! word is the *theoretical arrival time*, `tat`, up to which all tokens are spent. If it would be ahead of the time now by more than the
+//! size of the bucket, `burst`, the caller has to wait for the excess.
 //!
 //! ```text
 //!            full                     one token spent                    must wait
@@ -11,10 +11,9 @@
 //!            │◀─ burst ──▶│             │◀── burst ──▶│              │◀── burst ──▶│◀▶│ excess
 //! ```
 //!
-//! The unit of `tat` is a nanosecond if a token takes a whole number of them. Otherwise a token is a power of two of units (`token`),
-//! chosen so that a unit takes one to two nanoseconds. Either way tokens are added exactly, and only the time now is rounded, each time
-//! from the clock, so that no error adds up at any rate. Earned time is rounded down, and a wait is rounded up. `tat` saturates after 2^64
-//! units, which are at least 584 years (P14).
+//! The unit of `tat` is a nanosecond if a token takes a whole number of them. Otherwise a token is a power of two of units (`token`), each
+//! of one to two nanoseconds. Either way only the time now is rounded, each time from the clock, so that no error adds up at any rate.
+//! Earned time is rounded down, and a wait is rounded up. `tat` saturates after 2^64 units, at least 584 years (P14).
 
 use super::RateLimiter;
 use crate::Clock;

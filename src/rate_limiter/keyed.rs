@@ -6,21 +6,16 @@
 //!                                                   └─────────────────────────┘
 //! ```
 //!
-//! A look-up takes one hash, one lock that is seldom contended, and one probe.
-//!
 //! **Bounds** are off by default. A shard has two tables, its generations: a key that fails goes to `recent`, even if it was in `old`. Now
-//! and then the shard *rotates*, which means that `recent` becomes `old`, and the old generation is dropped at once. A bound therefore
-//! costs O(1) for each call, and no list is kept in order. A shard rotates
+//! and then the shard *rotates*, which means that `recent` becomes `old`, and the old generation is dropped at once, so a bound costs O(1)
+//! for each call, and no list is kept in order. A shard rotates
 //!
 //! * by number, when `recent` is full, so that it remembers at most two tables full of keys, and at least the latest table full;
 //! * by age, at the end of each age, so that it remembers a key for one age after its last failure, and for two at most;
 //! * when all delays of the keys in `old` have elapsed, for a limiter that need not remember such keys.
 //!
 //! A table grows and shrinks in one step under the lock of its shard, which no promise bounds: with millions of keys it takes some
-//! milliseconds.
-//!
-//! The only foreign code that runs under a lock is `Eq` of keys (P17), as keys are hashed and cloned before it, and dropped after it.
-//! Memory that keys leave behind is given back (P15).
+//! milliseconds. The only foreign code that runs under a lock is `Eq` of keys (P17). Memory that keys leave behind is given back (P15).
 
 use crate::sync::{Mutex, hasher, model_const, parallelism};
 use crate::time::nanos;

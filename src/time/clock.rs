@@ -1,9 +1,9 @@
 //! The time in nanoseconds: the system's, that of a test, or that of a function.
 //!
 //! The system's clock is read through `std::time::Instant`, because delays must not expire early. `quanta`, which reads the processor's
-//! counter in half the time, measures the rate of the counter in less than a millisecond, so on a busy machine its time may run too fast,
-//! in the worst case that we saw by a millisecond for each second. It therefore serves only [`now_coarse`](Clock::now_coarse) (feature
-//! `quanta`), where a tenth of a microsecond does not matter.
+//! counter in half the time, measures its rate in less than a millisecond, so on a busy machine its time may run too fast, by up to a
+//! millisecond for each second. It serves only [`now_coarse`](Clock::now_coarse) (feature `quanta`), where a tenth of a microsecond does
+//! not matter.
 
 #[cfg(all(feature = "quanta", not(loom)))]
 use super::coarse_clock;

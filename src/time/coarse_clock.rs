@@ -9,9 +9,9 @@
 //! ```
 //!
 //! `quanta` measures the rate of the counter once in a process, to within 0.1 %. Each thread reads counter and clock together, and computes
-//! the time from this pair for no longer than [`TRUSTED_NS`], so that even a rate that is off by 0.1 % makes the time wrong by at most 50
-//! ns, and the errors do not add up. After a jump of the counter, or a suspension of the machine in which only the counter went on, more
-//! ticks than that have passed, and the thread reads a new pair.
+//! the time from this pair for no longer than [`TRUSTED_NS`], so even with a rate that is off by 0.1 % the time is wrong by at most 50 ns,
+//! and the errors do not add up. After a jump of the counter, or a suspension of the machine, more ticks than that have passed, and the
+//! thread reads a new pair.
 
 use std::cell::Cell;
 use std::sync::OnceLock;

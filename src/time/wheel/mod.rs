@@ -15,17 +15,17 @@
 //!                    └──▶ block ◀──▶ block ◀──▶ block       19 entries each: deadlines, numbers
 //! ```
 //!
-//! The wheel is Varghese and Lauck's (SOSP 1987, scheme 7). The level is chosen as the timers of Linux and tokio do it, by the highest
-//! digit in which the deadline differs from the wheel's time, `elapsed`. A tick is a nanosecond, so a slot of level 0 holds only equal
-//! deadlines. This precision costs more levels, but an entry rarely passes through more than three of them, because a slot is opened only
-//! when an entry in it has expired, and the other entries then move to the slots that fit the time *now*.
+//! The wheel is Varghese and Lauck's (SOSP 1987, scheme 7), with levels as in the timers of Linux and tokio: the highest digit in which a
+//! deadline differs from the wheel's time, `elapsed`, chooses its level. A tick is a nanosecond. This precision costs more levels, but an
+//! entry rarely passes through more than three of them, because a slot is opened only when an entry in it has expired, and the others then
+//! move to the slots that fit the time *now*.
 //!
-//! Because an entry is in the slot of its deadline (T1), the first slot that is not empty has the earliest entry (T2). The entries of a
-//! slot are in a list of blocks, first in, first out (T4). For each number in the wheel, the owner of the numbers keeps a [`Placement`],
-//! the place of its entry, so that the wheel can find and remove it.
+//! Because an entry is in the slot of its deadline (T1), the first slot that is not empty has the earliest entry (T2). A slot is a list of
+//! blocks, first in, first out (T4). For each number, its owner keeps a [`Placement`], the place of its entry, so that the wheel can find
+//! and remove it.
 //!
-//! Work is bounded: [`pop`](Wheel::pop) takes a budget, and even a slot of a million entries is opened in small steps, after each of which
-//! the caller may pause. `cascade.rs` has the picture.
+//! Work is bounded: [`pop`](Wheel::pop) takes a budget, and even a slot of a million entries is opened in small steps (see `cascade.rs`),
+//! after each of which the caller may pause.
 
 #![allow(clippy::vec_box, reason = "a block goes from list to list without being copied")]
 
