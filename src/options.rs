@@ -171,7 +171,7 @@ pub enum DelayedAdd {
     /// succeeds, gives up or fails anew.
     #[default]
     Independent,
-    /// The add replaces the retry, and the key is queued now. So it is in controller-runtime, whose adds replace dates as well.
+    /// The add replaces the retry, and the key is queued now, as in controller-runtime, whose adds replace dates as well.
     Promote,
     /// The add waits for the retry, so no add bypasses a backoff. [`cancel`](crate::WorkQueue::cancel) lets the add take effect, and so
     /// does the end of a hand-out that drops the retry, or that requeues the key in its place.

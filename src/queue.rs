@@ -237,8 +237,8 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     ///
     /// A worker that holds the key calls [`succeed`](Item::succeed) instead. The key may be of any type that is [`Equivalent`] to `K`, see
     /// [`cancel`](Self::cancel). By default the queue counts failures itself: `Equivalent` then runs under a lock, so it must not use this
-    /// queue. A limiter of your own needs a key of type `K`, which this call creates: if `K` is `String`, a `&str` costs a `String`. So a
-    /// type of your own must be `Clone`, and convert into `K`.
+    /// queue. A limiter of your own needs a key of type `K`, which this call creates: if `K` is `String`, a `&str` costs a `String`. A type
+    /// of your own must therefore be `Clone`, and convert into `K`.
     ///
     /// # Panics
     /// If `Hash`, `Eq`, the drop of the key or a limiter of your own panics. When `Hash` or `Eq` panics, nothing has changed, and when the

@@ -224,7 +224,7 @@ pub(crate) fn leave<T>(data: &Mutex<T>, list: ListOf<T>, ticket: Option<Ticket>)
 #[must_use = "a waiter that is taken from its list and not woken waits forever"]
 #[derive(Debug, Default)]
 pub(crate) struct WakeList {
-    /// `None`: there are none.
+    /// `None` if there are none.
     first: Option<Waiter>,
     rest: Vec<Waiter>,
     /// The trees of long lists.

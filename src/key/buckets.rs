@@ -133,7 +133,7 @@ impl<K> Buckets<K> {
         self.chains.capacity()
     }
 
-    /// The chain of a hash, or `None` if there are no chains. Not for an array that has been truncated.
+    /// The chain of a hash, or `None` if there are no chains. Must not be called after the array was truncated.
     #[inline]
     pub(super) fn of(&self, hash: KeyHash) -> Option<&Chain<K>> {
         self.chain(hash.0 as usize & self.len().wrapping_sub(1))

@@ -169,7 +169,7 @@ impl State {
         on_done(before, |left| self.0.store(left, Ordering::Relaxed))
     }
 
-    /// Called by the holder: the key cools down after this run.
+    /// Makes the key cool down after this run. Called by the holder.
     pub(crate) fn set_resting(&self) {
         let before = self.0.load(Ordering::Relaxed);
         debug_assert_ne!(before & PROCESSING, 0, "a rest begins with the end of a run");
@@ -198,18 +198,18 @@ impl State {
         self.0.load(Ordering::Relaxed) & RESTING != 0
     }
 
-    /// The key has an entry in the wheel: it is delayed, or cooling down.
+    /// Whether the key has an entry in the wheel, because it is delayed or cooling down.
     #[inline]
     pub(crate) fn is_in_wheel(&self) -> bool {
         self.0.load(Ordering::Relaxed) & (DELAYED | RESTING) != 0
     }
 
-    /// An add waits for the end of the rest.
+    /// Makes an add wait for the end of the rest.
     pub(crate) fn set_waiting(&self) {
         self.0.store(self.0.load(Ordering::Relaxed) | WAITING, Ordering::Release);
     }
 
-    /// The holder's thread was already unwinding when it got the key.
+    /// Notes that the holder's thread was already unwinding when it got the key.
     pub(crate) fn set_unwinding(&self) {
         let before = self.0.load(Ordering::Relaxed);
         debug_assert_ne!(before & PROCESSING, 0, "I2: only a holder unwinds");
@@ -242,7 +242,7 @@ impl State {
         self.0.store(self.0.load(Ordering::Relaxed) & !AWAITED, Ordering::Release);
     }
 
-    /// The key goes into the wheel (I9).
+    /// Called when the key goes into the wheel (I9).
     #[inline]
     pub(crate) fn set_delayed(&self) {
         self.0.store(self.0.load(Ordering::Relaxed) | DELAYED, Ordering::Release);
@@ -258,17 +258,17 @@ impl State {
         before & DIRTY == 0
     }
 
-    /// An add waits for the delay.
+    /// Whether an add waits for the delay.
     pub(crate) fn is_waited_for(&self) -> bool {
         self.0.load(Ordering::Relaxed) & WAITING != 0
     }
 
-    /// The key is added, so no add waits for its delay any more.
+    /// Called when the key is added, so that no add waits for its delay any more.
     pub(crate) fn stop_waiting(&self) {
         self.0.store(self.0.load(Ordering::Relaxed) & !WAITING, Ordering::Release);
     }
 
-    /// The key has left the wheel (I9). Returns whether an add waited for the delay.
+    /// Called when the key has left the wheel (I9). Returns whether an add waited for the delay.
     #[inline]
     pub(crate) fn clear_delayed(&self) -> bool {
         let before = self.0.load(Ordering::Relaxed);
@@ -277,13 +277,13 @@ impl State {
         before & WAITING != 0
     }
 
-    /// The queue has counted a failure of the key (I10).
+    /// Called when the queue has counted a failure of the key (I10).
     #[inline]
     pub(crate) fn set_failed(&self) {
         self.0.store(self.0.load(Ordering::Relaxed) | FAILED, Ordering::Release);
     }
 
-    /// The queue has forgotten the failures of the key (I10).
+    /// Called when the queue has forgotten the failures of the key (I10).
     #[inline]
     pub(crate) fn clear_failed(&self) {
         self.0.store(self.0.load(Ordering::Relaxed) & !FAILED, Ordering::Release);
@@ -294,7 +294,7 @@ impl State {
         self.0.load(Ordering::Relaxed) & FAILED != 0
     }
 
-    /// The key has failed, or is delayed.
+    /// Whether the key has failed or is delayed.
     #[inline]
     pub(crate) fn has_past(&self) -> bool {
         self.0.load(Ordering::Relaxed) & (FAILED | DELAYED) != 0
@@ -305,7 +305,7 @@ impl State {
         self.0.load(Ordering::Relaxed) & DELAYED != 0
     }
 
-    /// Dirty, and not processing (I1).
+    /// Whether the key is dirty and not processing (I1).
     pub(crate) fn is_queued(&self) -> bool {
         self.0.load(Ordering::Relaxed) & (DIRTY | PROCESSING) == DIRTY
     }
@@ -315,7 +315,7 @@ impl State {
         self.0.load(Ordering::Relaxed) & PROCESSING != 0
     }
 
-    /// Queued or processing.
+    /// Whether the key is queued or processing.
     pub(crate) fn is_active(&self) -> bool {
         self.0.load(Ordering::Relaxed) & (DIRTY | PROCESSING) != 0
     }
@@ -326,7 +326,7 @@ impl State {
         self.0.load(Ordering::Acquire) & DIRTY != 0
     }
 
-    /// No bit is set.
+    /// Whether no bit is set.
     #[inline]
     pub(crate) fn is_vacant(&self) -> bool {
         self.0.load(Ordering::Relaxed) == 0

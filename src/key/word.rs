@@ -122,7 +122,7 @@ impl Bits {
         self.has(PROCESSING)
     }
 
-    /// Queued or processing.
+    /// Whether the key is queued or processing.
     pub(crate) fn is_active(self) -> bool {
         self.has(DIRTY | PROCESSING)
     }
@@ -248,7 +248,7 @@ impl Word {
         Self(AtomicU64::new(bits.0))
     }
 
-    /// Acquire: a thread that sees a step sees what came before it.
+    /// Reads the word. Acquire: a thread that sees a step sees what came before it.
     #[inline]
     pub(crate) fn load(&self) -> Bits {
         Bits(self.0.load(Ordering::Acquire))
