@@ -172,7 +172,7 @@
 //! * **Linearizable** (with one shard): a call takes effect at one moment, unless its docs say otherwise.
 //! * **A panic leaves no key stuck**, and poisons no lock. [`OnPanic`] chooses what happens to the key.
 //! * **Nothing vanishes**: a drain returns each key that was not finished, as [`Leftover`].
-//! * **An idle queue takes no processor time**, and its driver thread ends with it.
+//! * **An idle queue takes no processor time.** The driver thread sleeps, and ends with the queue.
 //! * **Memory is freed** after a burst, and a steady set of keys allocates nothing.
 //! * **No lock is held while your code runs**, except for a key's `Eq` (or [`Equivalent`]), its `Clone` in calls that list or take keys,
 //!   and the function of [`Clock::from_fn`]. If one of these uses the queue, a debug build panics.

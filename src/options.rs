@@ -40,7 +40,7 @@ pub(crate) const WITHOUT_LIMITER: Duration = Duration::from_millis(50);
 /// How urgent a key is. The higher number comes first, and keys of one priority are first in, first out.
 ///
 /// A plain [`add`](crate::WorkQueue::add) counts as [`NORMAL`](Self::NORMAL). The keys of one priority are a *level*. Of several adds of a
-/// key the highest priority counts, depending on what the key is:
+/// key the highest priority counts:
 /// * Queued: an add with a higher priority moves the key to the end of that level, and a lower one changes nothing.
 /// * Processing: when the key is done, it is queued at the highest priority of the adds meanwhile.
 /// * Delayed: when the delay expires, the key takes the highest priority of the calls that set or moved the delay.

