@@ -52,7 +52,6 @@ pub struct Histogram {
     buckets: Box<[u64; BUCKETS]>,
 }
 
-/// The bucket for a duration in nanoseconds.
 #[inline]
 fn bucket(nanos: u64) -> usize {
     // Below 8, the octave is 0, and the bucket is the number itself.
@@ -229,7 +228,6 @@ impl fmt::Debug for Histogram {
     }
 }
 
-/// A histogram as data.
 #[cfg(feature = "serde")]
 #[derive(serde::Serialize, serde::Deserialize)]
 #[serde(rename = "Histogram")]

@@ -94,7 +94,6 @@ impl<'q, K> Item<'q, K> {
         self.claimed.hash()
     }
 
-    /// Prefetches the slot.
     #[inline]
     pub(crate) fn prefetch(&self) {
         self.claimed.prefetch();
@@ -105,7 +104,6 @@ impl<'q, K> Item<'q, K> {
         self.queue.limiter_forget(self)
     }
 
-    /// The slot of the key.
     pub(crate) fn slot(&self) -> SlotId {
         self.claimed.slot()
     }

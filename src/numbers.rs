@@ -10,7 +10,6 @@ pub(crate) struct NumberPool {
 }
 
 impl NumberPool {
-    /// The lowest free number.
     #[inline]
     pub(crate) fn first(&mut self) -> u32 {
         while self.lent.get(self.hint) == Some(&u64::MAX) {
@@ -19,7 +18,6 @@ impl NumberPool {
         self.hint as u32 * 64 + self.lent.get(self.hint).map_or(0, |word| word.trailing_ones())
     }
 
-    /// Lends the lowest free number.
     pub(crate) fn lend(&mut self) -> u32 {
         let number = self.first();
         self.put(number);
@@ -36,7 +34,6 @@ impl NumberPool {
         self.lent[at] |= 1 << (number % 64);
     }
 
-    /// Takes back a number that was lent.
     #[inline]
     pub(crate) fn give_back(&mut self, number: u32) {
         let at = number as usize / 64;
@@ -49,7 +46,6 @@ impl NumberPool {
         }
     }
 
-    /// Gives back memory that is not needed now.
     pub(crate) fn shrink(&mut self) {
         self.lent.shrink_to_fit();
     }

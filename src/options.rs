@@ -281,7 +281,6 @@ impl AddOptions {
         self.level() != Priority::NORMAL.0
     }
 
-    /// The priority of an add.
     #[inline]
     pub(crate) fn level(&self) -> i8 {
         match self.priority {

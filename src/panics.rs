@@ -103,7 +103,6 @@ mod tests {
     use std::panic::panic_any;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    /// A payload that counts its drops.
     struct Counted(&'static AtomicUsize);
 
     impl Drop for Counted {

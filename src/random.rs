@@ -15,7 +15,6 @@ use std::cell::Cell;
 use std::hash::BuildHasher;
 use std::time::Duration;
 
-/// The constant by which the state grows.
 const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
 
 /// The number that belongs to a state.
@@ -75,7 +74,6 @@ pub(crate) struct Jitter {
 }
 
 impl Default for Jitter {
-    /// No jitter.
     fn default() -> Self {
         Self { factor: 0.0, longest: Duration::MAX, numbers: None }
     }

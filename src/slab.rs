@@ -10,7 +10,6 @@
 use super::numbers::{NumberPool, fit}; // by `super`, because tests include this file, with that module beside it
 use std::ops::{Index, IndexMut};
 
-/// No number.
 pub(crate) const NONE: u32 = u32::MAX;
 
 const LENT: &str = "the number is lent";
@@ -143,7 +142,6 @@ impl<V: Default, const PAGE: usize> Slab<V, PAGE> {
         std::mem::take(&mut self.spare)
     }
 
-    /// The number of values that are lent.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         let lent = self.pages.iter().flatten().map(|page| PAGE - page.vacant.count_ones() as usize);

@@ -9,7 +9,6 @@ use crate::time::deadline::Deadline;
 use std::collections::{BTreeMap, VecDeque};
 use std::task::Waker;
 
-/// A thread or a task that waits.
 #[derive(Debug)]
 pub(crate) enum Waiter {
     Thread(Unparker),
@@ -80,7 +79,6 @@ impl WaitList {
         self.front.len() + self.rest.len()
     }
 
-    /// Puts a waiter at the end of the list.
     pub(crate) fn push(&mut self, waiter: Waiter) -> Ticket {
         let ticket = Ticket(self.next);
         self.next += 1;
@@ -116,7 +114,6 @@ impl WaitList {
         self.taken_out(waiter)
     }
 
-    /// Takes the oldest out.
     pub(crate) fn pop(&mut self) -> Option<Waiter> {
         let oldest = self.front.pop_front().map(|(_, waiter)| waiter);
         self.taken_out(oldest)
@@ -135,7 +132,6 @@ impl WaitList {
         self.front.iter().map(|(_, waiter)| waiter).chain(self.rest.values())
     }
 
-    /// Frees memory that the present waiters do not need.
     pub(crate) fn shrink(&mut self) {
         self.front.shrink_to_fit();
     }

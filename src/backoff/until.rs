@@ -113,7 +113,6 @@ pub async fn backoff_until_async<F, S>(
     }
 }
 
-/// One call of the function.
 struct Run {
     /// The time at which the delay expires, with [`Timing::NonSliding`].
     end: Option<u64>,
@@ -124,7 +123,6 @@ impl Run {
         Self { end: (timing == Timing::NonSliding).then(|| delay_end(manager)) }
     }
 
-    /// When the next call is due.
     fn end(self, manager: &mut BackoffManager) -> u64 {
         self.end.unwrap_or_else(|| delay_end(manager))
     }

@@ -164,7 +164,6 @@ impl<K> Line<K> {
         }
     }
 
-    /// Gives spare memory back.
     pub(super) fn shrink(&self) {
         self.swept.lock().0.iter_mut().for_each(VecDeque::shrink_to_fit);
     }

@@ -58,7 +58,6 @@ impl<K> Lines<K> {
         self.count() == 1
     }
 
-    /// The number of lines.
     #[inline(always)]
     pub(super) fn count(&self) -> usize {
         self.lines.len()
@@ -151,7 +150,6 @@ impl<K> Lines<K> {
         self.lines.iter().map(|line| line.entries()).sum()
     }
 
-    /// The number of live entries.
     #[inline]
     pub(super) fn len(&self) -> usize {
         let dead = (self.dead.load(Ordering::Relaxed) as isize).max(0) as usize; // Relaxed, here and below: for `len`
@@ -185,7 +183,6 @@ impl<K> Lines<K> {
         self.is_sweeping.store(false, Ordering::Release);
     }
 
-    /// Gives spare memory back.
     pub(super) fn shrink(&self) {
         self.lines.iter().for_each(|line| line.shrink());
     }

@@ -78,7 +78,6 @@ pub(crate) struct Free<K> {
     tally: Tally,
     /// The cache, a ring for each block of the tally.
     rings: Box<[Ring]>,
-    /// Delays, failures and rests.
     pub(crate) records: Mutex<Machine<NodeRef<K>>>,
     /// Whether somebody was told that the queue is shut down and nothing is left (F9).
     over: Mutex<bool>,
@@ -118,14 +117,12 @@ impl<K> Drop for Claim<'_, K> {
 struct Step<K> {
     node: NodeRef<K>,
     what: OnAdd,
-    /// The number of the push.
     number: u32,
     was_awaited: bool,
     /// The add has made a held key dirty in a queue that is shut down, and owns a claim on it.
     is_late: bool,
 }
 
-/// What became of an add.
 pub(crate) enum Tried<'f, K> {
     Done(Added, Owed),
     /// The key, which is claimed, is cooling down, so the records hold the add back.
@@ -374,7 +371,6 @@ impl<K> Free<K> {
         Claim { free: self, node }
     }
 
-    /// Gives up a claim.
     fn release(&self, node: NodeRef<K>) {
         let release = |bits: Bits| {
             let after = bits.unclaim();

@@ -53,7 +53,6 @@ pub(super) struct Tally(Box<[CachePadded<Block>; BLOCKS]>);
 #[derive(Clone, Copy)]
 pub(super) struct Mine<'t> {
     block: &'t Block,
-    /// The number of the block.
     pub(super) at: usize,
     is_shared: bool,
 }
@@ -165,7 +164,6 @@ fn place() -> usize {
     /// The number of places that were ever taken, and the places of threads that have ended.
     static PLACES: Mutex<(usize, Vec<usize>)> = Mutex::new((0, Vec::new()));
 
-    /// Gives the place back when the thread ends.
     struct Owned(Cell<usize>);
     impl Drop for Owned {
         fn drop(&mut self) {

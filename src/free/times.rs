@@ -36,7 +36,6 @@ impl NodeTimes {
         if then == Self::UNKNOWN { MaybeNanos::UNKNOWN } else { MaybeNanos::new(now.saturating_sub(then)) }
     }
 
-    /// When the key was handed out.
     pub(crate) fn started_at(&self) -> Option<u64> {
         Some(self.started_at.load(Ordering::Relaxed)).filter(|at| *at != Self::UNKNOWN)
     }
@@ -45,7 +44,6 @@ impl NodeTimes {
         Some(self.queued_at.load(Ordering::Relaxed)).filter(|at| *at != Self::UNKNOWN)
     }
 
-    /// How long a held key was queued.
     pub(crate) fn waited(&self) -> MaybeNanos {
         self.since(self.waited.load(Ordering::Relaxed), 0)
     }

@@ -26,14 +26,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 /// The bits of a slot's number that are its index in the chunk. The 24 bits above them are the number of the chunk.
 const INDEX_BITS: u32 = 6;
 
-/// The number of the chunk of a slot.
 #[inline]
 pub(super) fn chunk_of(number: u32) -> usize {
     (number >> INDEX_BITS) as usize
 }
 
 impl<K> EntryRef<K> {
-    /// The number of the slot.
     #[inline]
     pub(crate) fn number(&self) -> u32 {
         let (_, head) = ChunkRef::of(self);
@@ -41,7 +39,6 @@ impl<K> EntryRef<K> {
     }
 }
 
-/// The index of a slot in its chunk.
 #[inline]
 pub(super) fn index_of(number: u32) -> usize {
     number as usize & ((1 << INDEX_BITS) - 1)
@@ -50,7 +47,6 @@ pub(super) fn index_of(number: u32) -> usize {
 /// Memory to be freed without the lock, because freeing it may take long: if it is the last block before a gap of hundreds of megabytes,
 /// the allocator returns the whole gap to the system in this call.
 pub(crate) enum Retired<K> {
-    /// A chunk without keys.
     Chunk(Chunk<K>),
     /// A large array of buckets.
     Buckets(#[expect(dead_code, reason = "it is kept to be dropped")] Buckets<K>),
@@ -67,7 +63,6 @@ pub(super) struct Arena<K> {
     chunks: Segmented<Option<Chunk<K>>>,
     /// The first of the open chunks.
     open: Option<ChunkRef<K>>,
-    /// The number of taken slots.
     taken: usize,
     /// The number of chunks without a taken slot.
     spare: usize,
@@ -96,7 +91,6 @@ impl<K> Arena<K> {
         }
     }
 
-    /// The number of taken slots.
     #[inline]
     pub(super) fn taken(&self) -> usize {
         self.taken
@@ -203,7 +197,6 @@ impl<K> Arena<K> {
         }
     }
 
-    /// Gives the spare capacity of the arrays back.
     pub(super) fn shrink_arrays(&mut self) {
         self.numbers.shrink();
         self.chunks.shrink_to_fit();

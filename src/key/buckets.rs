@@ -31,7 +31,6 @@ impl<K> Chain<K> {
         if free < 4 { free } else { 4 }
     };
 
-    /// All tags.
     const TAG: usize = (1 << Self::TAGS) - 1;
 
     /// The tag of a key, from the high bits of its hash, because the low bits choose the bucket.
@@ -94,13 +93,11 @@ pub(crate) struct Buckets<K> {
 }
 
 impl<K> Buckets<K> {
-    /// Unwritten buckets.
     pub(super) fn unwritten(count: usize) -> Self {
         debug_assert!(count == 0 || count.is_power_of_two());
         Self { chains: Box::new_uninit_slice(count).into_vec() }
     }
 
-    /// Empty chains.
     pub(super) fn empty(count: usize) -> Self {
         let mut buckets = Self::unwritten(count);
         (0..count).for_each(|at| buckets.clear(at));
@@ -112,7 +109,6 @@ impl<K> Buckets<K> {
         self.chains.len()
     }
 
-    /// Where the array is.
     #[inline]
     pub(super) fn address(&self) -> usize {
         self.chains.as_ptr().addr()
@@ -146,7 +142,6 @@ impl<K> Buckets<K> {
         self.chains.get(at).map(|chain| unsafe { chain.assume_init_ref() })
     }
 
-    /// Makes a chain empty.
     #[inline]
     pub(super) fn clear(&mut self, at: usize) {
         self.chains[at].write(Chain::empty());

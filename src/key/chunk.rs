@@ -16,7 +16,6 @@ use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::cell::Cell;
 use std::ptr::{NonNull, slice_from_raw_parts_mut};
 
-/// Bytes of a cache line.
 const LINE: usize = 64;
 
 const fn min(a: usize, b: usize) -> usize {
@@ -47,7 +46,6 @@ pub(crate) struct Chunk<K>(NonNull<Header<K>>);
 unsafe impl<K: Send + Sync> Send for Chunk<K> {}
 
 impl<K> Chunk<K> {
-    /// Bytes of a slot.
     const SLOT: usize = size_of::<Slot<K>>();
     /// The alignment of a chunk and of its first slot. A slot whose size is a power of two then lies in as few cache lines as it can, and
     /// one of 32 or 64 bytes in a single line, which makes a look-up of one of a million integers a tenth faster.
@@ -55,10 +53,8 @@ impl<K> Chunk<K> {
         let needed = max(align_of::<Header<K>>(), align_of::<Slot<K>>());
         if Self::SLOT.is_power_of_two() { max(min(Self::SLOT, LINE), needed) } else { needed }
     };
-    /// The alignment of each slot.
     pub(super) const SLOT_ALIGN: usize =
         if Self::SLOT % Self::ALIGN == 0 { Self::ALIGN } else { align_of::<Slot<K>>() };
-    /// The offset of the first slot.
     const FIRST: usize = size_of::<Header<K>>().next_multiple_of(Self::ALIGN);
     /// The number of slots in a chunk: as many as fit beside the head in 4 KiB, or in the bytes of 64 slots if these are fewer; but at
     /// least 8. The head takes the place of a slot, so that a chunk of 2 or 4 KiB does not end a few bytes behind a size class of the
@@ -72,7 +68,6 @@ impl<K> Chunk<K> {
     const LOW: usize = if Self::SLOTS > 32 { 64 - Self::SLOTS } else { 0 };
     /// The end of the indices.
     pub(super) const END: usize = Self::LOW + Self::SLOTS;
-    /// The bits of all slots.
     pub(super) const ALL: u64 = (u64::MAX >> (64 - Self::SLOTS)) << Self::LOW;
     /// Where a slot of index 0 would be, which may be before the chunk.
     const ORIGIN: isize = Self::FIRST as isize - (Self::LOW * Self::SLOT) as isize;
@@ -82,7 +77,6 @@ impl<K> Chunk<K> {
         Layout::from_size_align(Self::FIRST + slots.size(), Self::ALIGN).expect("a chunk fits into memory")
     }
 
-    /// A chunk of vacant slots.
     pub(super) fn new(number: u32, table: u32) -> Self {
         let layout = Self::layout();
         // SAFETY: the layout is not empty: it begins with a head (S5).
@@ -114,7 +108,6 @@ impl<K> Chunk<K> {
         self.head().number as usize
     }
 
-    /// The taken slots.
     pub(super) fn iter(&self) -> impl Iterator<Item = EntryRef<K>> {
         let mut taken = !self.head().vacant.get() & Self::ALL;
         std::iter::from_fn(move || {
@@ -135,7 +128,6 @@ impl<K> Drop for Chunk<K> {
     }
 }
 
-/// A pointer to a chunk.
 pub(super) struct ChunkRef<K>(NonNull<Header<K>>);
 
 impl<K> Clone for ChunkRef<K> {
@@ -165,7 +157,6 @@ impl<K> ChunkRef<K> {
         EntryRef(unsafe { NonNull::new_unchecked(slots.wrapping_add(index)) })
     }
 
-    /// The chunk of a slot, and its head.
     #[inline]
     pub(super) fn of(entry: &EntryRef<K>) -> (Self, &Header<K>) {
         let origin = entry.0.as_ptr().wrapping_sub(entry.slot().index());

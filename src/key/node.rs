@@ -23,7 +23,6 @@ struct Node<K> {
     /// The first field, so that a pointer to the node is one to the slot.
     slot: Slot<K>,
     word: Word,
-    /// See [`NodeRef::order`].
     order: AtomicU64,
     times: Option<Box<NodeTimes>>,
 }
@@ -106,7 +105,6 @@ impl<K> NodeRef<K> {
         self.entry().id()
     }
 
-    /// The key, as long as the reference to it is valid.
     #[inline]
     pub(crate) fn key(&self) -> &K {
         self.node().slot.key.with(|key| {
@@ -133,7 +131,6 @@ impl<K> NodeRef<K> {
         self.node().times.as_deref()
     }
 
-    /// The address, for a place in a cache.
     #[inline]
     pub(crate) fn into_address(self) -> *mut () {
         self.0.as_ptr().cast()

@@ -56,13 +56,11 @@ impl<T> Segmented<T> {
         fit(&mut self.segments, 16);
     }
 
-    /// Gives the spare capacity back.
     pub(crate) fn shrink_to_fit(&mut self) {
         self.segments.shrink_to_fit();
         self.segments.iter_mut().for_each(Vec::shrink_to_fit);
     }
 
-    /// The number of values that the segments have memory for.
     #[cfg(all(test, not(loom)))]
     pub(crate) fn capacity(&self) -> usize {
         self.segments.iter().map(Vec::capacity).sum()

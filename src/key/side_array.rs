@@ -12,7 +12,6 @@ use std::ops::{Index, IndexMut};
 pub(crate) struct SideArray<T> {
     /// May be shorter than the number of chunks.
     chunks: Segmented<Box<[T]>>,
-    /// The end of the indices of a chunk's slots.
     slots: usize,
 }
 
@@ -46,7 +45,6 @@ impl<T: Default> SideArray<T> {
         self.chunks.get_mut(chunk_of(number))?.get_mut(index_of(number))
     }
 
-    /// Takes the array of a chunk that was freed.
     pub(crate) fn take_chunk(&mut self, chunk: usize) -> Box<[T]> {
         self.chunks.get_mut(chunk).map(std::mem::take).unwrap_or_default()
     }
@@ -57,13 +55,11 @@ impl<T: Default> SideArray<T> {
         self.chunks.truncate(chunks);
     }
 
-    /// The number of arrays that there is room for.
     #[cfg(all(test, not(loom)))]
     pub(crate) fn capacity(&self) -> usize {
         self.chunks.capacity()
     }
 
-    /// Gives the spare capacity back.
     pub(crate) fn shrink(&mut self) {
         self.chunks.shrink_to_fit();
     }

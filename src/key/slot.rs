@@ -140,7 +140,6 @@ impl<K> EntryRef<K> {
         self.slot().levels[1].set(priority);
     }
 
-    /// The number of the key's group.
     #[inline]
     pub(crate) fn group(&self) -> u32 {
         self.slot().group.get()
@@ -157,7 +156,6 @@ impl<K> EntryRef<K> {
         self.slot().position.set(position);
     }
 
-    /// Prefetches the slot.
     #[inline]
     pub(crate) fn prefetch(self) {
         prefetch_at(self.0.as_ptr());

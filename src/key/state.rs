@@ -30,21 +30,13 @@
 
 use crate::sync::{AtomicU8, Ordering};
 
-/// The key must be handed out (again).
 pub(super) const DIRTY: u8 = 1;
-/// The key has a holder.
 pub(super) const PROCESSING: u8 = 1 << 1;
-/// The key is in the wheel (I9).
 pub(super) const DELAYED: u8 = 1 << 2;
-/// An add waits for a retry, or for the end of a rest.
 const WAITING: u8 = 1 << 3;
-/// The queue has counted failures of the key (I10).
 const FAILED: u8 = 1 << 4;
-/// The key was handed out to a thread that was already unwinding.
 pub(super) const UNWINDING: u8 = 1 << 5;
-/// Somebody waits until the key, which is processing, becomes dirty.
 pub(super) const AWAITED: u8 = 1 << 6;
-/// The key is cooling down (I11).
 pub(super) const RESTING: u8 = 1 << 7;
 
 /// `add` of a key that is known. The bits change only if the answer is `Push` or `Defer`.
@@ -92,7 +84,6 @@ pub(super) fn take_back(before: u8) -> u8 {
     before & !DIRTY
 }
 
-/// The state word of one key.
 #[derive(Debug)]
 pub(crate) struct State(AtomicU8);
 
@@ -127,7 +118,6 @@ pub(crate) enum OnDone {
 // Relaxed where the queue's lock alone orders the steps. Release in each step that another thread may make while the key is held, so that a
 // holder that sees DIRTY in `is_dirty` sees what came before the add that set it, even if the word was written again since.
 impl State {
-    /// The word of a slot without a key.
     pub(super) fn vacant() -> Self {
         Self(AtomicU8::new(0))
     }
@@ -138,7 +128,6 @@ impl State {
         self.0.store(DIRTY, Ordering::Relaxed);
     }
 
-    /// `add` of a key that is in the table.
     #[inline]
     pub(crate) fn on_add(&self) -> OnAdd {
         let before = self.0.load(Ordering::Relaxed);
@@ -162,7 +151,6 @@ impl State {
         self.0.store(take_back(before), Ordering::Release);
     }
 
-    /// `done`, by the holder.
     #[inline]
     pub(crate) fn on_done(&self) -> OnDone {
         let before = self.0.load(Ordering::Relaxed);
@@ -315,7 +303,6 @@ impl State {
         self.0.load(Ordering::Relaxed) & PROCESSING != 0
     }
 
-    /// Whether the key is queued or processing.
     pub(crate) fn is_active(&self) -> bool {
         self.0.load(Ordering::Relaxed) & (DIRTY | PROCESSING) != 0
     }
@@ -326,7 +313,6 @@ impl State {
         self.0.load(Ordering::Acquire) & DIRTY != 0
     }
 
-    /// Whether no bit is set.
     #[inline]
     pub(crate) fn is_vacant(&self) -> bool {
         self.0.load(Ordering::Relaxed) == 0

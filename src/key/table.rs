@@ -81,7 +81,6 @@ impl<K> Table<K> {
     /// The end of the indices of a chunk's slots, for a [`SideArray`](super::SideArray).
     pub(crate) const CHUNK: usize = Chunk::<K>::END;
 
-    /// The bytes of a slot.
     #[cfg(all(test, not(loom)))]
     pub(crate) const SLOT: usize = size_of::<super::slot::Slot<K>>();
 
@@ -158,7 +157,6 @@ impl<K> Table<K> {
 
     // Each of the next two has a cold half of its own, which saves four instructions a cycle.
 
-    /// Puts a slot into its chain.
     #[inline]
     fn link(&self, entry: EntryRef<K>) {
         let Some(chain) = self.buckets.of(entry.hash()) else { return self.link_while_moving(entry) };
@@ -170,7 +168,6 @@ impl<K> Table<K> {
         self.chain_while_moving(entry.hash()).expect("there are chains").link(entry);
     }
 
-    /// Takes a slot out of its chain.
     #[inline]
     fn unlink(&self, entry: EntryRef<K>) {
         let Some(chain) = self.buckets.of(entry.hash()) else { return self.unlink_while_moving(entry) };
@@ -262,20 +259,17 @@ impl<K> Table<K> {
         self.arena.get(number)
     }
 
-    /// The bytes of slots and buckets.
     #[cfg(all(test, not(loom)))]
     pub(crate) fn bytes(&self) -> usize {
         self.arena.kept() * Chunk::<K>::SLOTS * Self::SLOT
             + (self.buckets.capacity() + self.new.capacity() + self.old.capacity()) * 8
     }
 
-    /// The number of buckets.
     #[cfg(all(test, not(loom)))]
     fn count(&self) -> usize {
         self.buckets.len() + self.new.len()
     }
 
-    /// The number of keys.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.arena.taken()
@@ -286,7 +280,6 @@ impl<K> Table<K> {
         self.arena.iter_chunks(chunks)
     }
 
-    /// The end of the chunk numbers.
     pub(crate) fn chunks(&self) -> usize {
         self.arena.chunks()
     }
@@ -302,7 +295,6 @@ impl<K> Table<K> {
         self.arena.take_retired()
     }
 
-    /// Frees the chunks in this range that hold no key.
     pub(crate) fn shrink_chunks(&mut self, chunks: Range<usize>) {
         self.arena.shrink(chunks);
     }

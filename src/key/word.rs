@@ -38,19 +38,14 @@ const DIRTY: u64 = state::DIRTY as u64;
 const PROCESSING: u64 = state::PROCESSING as u64;
 const UNWINDING: u64 = state::UNWINDING as u64;
 const AWAITED: u64 = state::AWAITED as u64;
-/// The bits of `state.rs`.
 const STATE: u64 = 0xff;
-/// The node leaves the map, or has left it (F1).
 const GONE: u64 = 1 << 8;
-/// The node is in a cache (F4).
 const CACHED: u64 = 1 << 9;
-/// A wait counts the key (F5).
 const MARKED: u64 = 1 << 10;
 const CLAIM: u64 = 1 << 16;
 const CLAIMS: u64 = (u64::MAX >> 40) * CLAIM;
 const NUMBER: u64 = 1 << 40;
 
-/// The value of a word.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Bits(u64);
 
@@ -122,7 +117,6 @@ impl Bits {
         self.has(PROCESSING)
     }
 
-    /// Whether the key is queued or processing.
     pub(crate) fn is_active(self) -> bool {
         self.has(DIRTY | PROCESSING)
     }
@@ -196,13 +190,11 @@ impl Bits {
         }
     }
 
-    /// See [`state::take_back`].
     pub(crate) fn take_back(self) -> Self {
         let after = self.with_state(state::take_back(self.0 as u8));
         if after.is_active() { after } else { after.unmark() }
     }
 
-    /// Writes what the records know of the key.
     pub(crate) fn note(self, note: Note) -> Self {
         Self(self.0 & !(NOTED | RESTING) | note.0)
     }
@@ -239,7 +231,6 @@ impl Bits {
     }
 }
 
-/// The word of a key.
 #[derive(Debug)]
 pub(crate) struct Word(AtomicU64);
 

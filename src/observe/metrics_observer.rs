@@ -81,7 +81,6 @@ struct Series {
 /// The number of priorities that have series of their own, as in controller-runtime.
 const LEVELS: usize = 25;
 
-/// The series of one priority.
 struct LevelSeries {
     /// `None` stands for all priorities that have no series of their own.
     priority: Option<Priority>,
@@ -93,7 +92,6 @@ const DEPTH: &str = "workqueue_depth";
 const RUNS: &str = "workqueue_runs_total";
 const QUEUE_DURATION: &str = "workqueue_queue_duration_seconds";
 
-/// Reads the value of a series.
 type Of<V> = fn(&Metrics) -> V;
 type OfHistogram = fn(&Metrics) -> &Histogram;
 
@@ -280,7 +278,6 @@ fn levels(metrics: &Metrics) -> impl Iterator<Item = &LevelMetrics> {
     metrics.levels.iter().filter(|level| level.priority != Priority::NORMAL)
 }
 
-/// One level.
 fn level(metrics: &Metrics, priority: Priority) -> Option<&LevelMetrics> {
     metrics.levels.iter().find(|level| level.priority == priority)
 }

@@ -146,7 +146,6 @@ pub struct LevelMetrics {
 }
 
 impl Metrics {
-    /// The level of this priority.
     pub(crate) fn level(&mut self, priority: Priority) -> &mut LevelMetrics {
         let place = self.levels.binary_search_by(|level| priority.cmp(&level.priority));
         let place = place.unwrap_or_else(|place| {

@@ -68,7 +68,6 @@ pub struct Bucket {
     tat: AtomicU64,
     /// `None` admits all callers at once.
     limit: Option<Rate>,
-    /// The longest wait.
     ahead: Duration,
     clock: Clock,
 }
@@ -76,7 +75,6 @@ pub struct Bucket {
 /// The rate and the burst, in units of `tat`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Rate {
-    /// The units of a token.
     token: u64,
     /// The units of a full bucket, less than 2^62.
     burst: u64,

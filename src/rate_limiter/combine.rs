@@ -184,7 +184,6 @@ pub fn default_controller_rate_limiter<K: Hash + Eq + Clone + Send + Sync + 'sta
     MaxOf::new(vec![Box::new(PerKey::by(default_backoff())), Box::new(Bucket::new(10.0, 100))])
 }
 
-/// The default backoff of a key.
 pub(crate) fn default_backoff() -> Exponential {
     Exponential::new(Duration::from_millis(5), Duration::from_secs(1000))
 }

@@ -30,7 +30,6 @@ use std::time::Duration;
 
 type Entries<K> = HashTable<Entry<K>>;
 
-/// What is remembered of a key.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Record {
     /// The number of failures since the key was last forgotten.
@@ -48,7 +47,6 @@ struct ShortHash(u32);
 /// Where a key is: its shard, and its hash there.
 type Home<'a, K> = (&'a Mutex<Shard<K>>, ShortHash);
 
-/// See the docs of this module.
 pub(super) struct KeyedStore<K> {
     hasher: RandomState,
     /// A power of two of shards.
@@ -56,7 +54,6 @@ pub(super) struct KeyedStore<K> {
     bounds: Bounds,
 }
 
-/// When a shard rotates.
 #[derive(Debug, Clone, Copy)]
 struct Bounds {
     /// The number of keys at which `recent` is full.
@@ -153,7 +150,6 @@ impl<K> KeyedStore<K> {
         self.bounds.keys != usize::MAX || self.needs_time()
     }
 
-    /// The number of keys that are remembered.
     pub(super) fn len(&self) -> usize {
         self.shards.iter().map(|shard| shard.lock().len()).sum()
     }
@@ -179,7 +175,6 @@ impl<K: Hash + Eq> KeyedStore<K> {
         (&self.shards[(hash >> 32) as usize & (self.shards.len() - 1)], ShortHash::of(hash))
     }
 
-    /// What is remembered of a key.
     #[inline]
     pub(super) fn get(&self, key: &K, now: u64) -> Option<Record> {
         let (shard, hash) = self.home(key);
@@ -189,7 +184,7 @@ impl<K: Hash + Eq> KeyedStore<K> {
         shard.find(key, hash, ages).map(|entry| entry.record)
     }
 
-    /// Forgets a key. **Linearization point of a `forget`.**
+    /// **Linearization point of a `forget`.**
     #[inline]
     pub(super) fn forget(&self, key: &K) {
         let (shard, hash) = self.home(key);

@@ -38,7 +38,6 @@ use std::hash::Hash;
 use std::task::Waker;
 use std::time::Duration;
 
-/// The message of a panic.
 const NO_PRIORITIES: &str = "a lock-free queue has no priorities";
 
 /// The ticket of those who wait for a key to become dirty, in the list of the hub.
@@ -68,7 +67,6 @@ impl<'s, K> Records<'s, K> {
         answer
     }
 
-    /// What the records know of a key.
     fn note_of(&self, node: NodeRef<K>) -> Note {
         self.machine.is_resting(&node, node.hash()).map_or(Note::NONE, Note::noted)
     }
@@ -126,7 +124,6 @@ impl<'s, K> Records<'s, K> {
         (self.note_dirty(hash, (added, owed)), worked)
     }
 
-    /// Unlocks, and pays what is owed.
     fn end(self) {
         let Self { shared, free, mut machine, one, owed, dirty, mut claims, had_delays, .. } = self;
         machine.drop_counts();
@@ -166,7 +163,6 @@ impl<'s, K> Records<'s, K> {
 }
 
 impl<K> Shared<K> {
-    /// Locks the records.
     fn records<'s>(&'s self, free: &'s Free<K>) -> Records<'s, K> {
         let machine = free.records.lock();
         // Read under the lock, which the shut-down takes after it has set the flag. Whether a wake-up is owed is found out at the end.
@@ -184,7 +180,6 @@ impl<K> Shared<K> {
         }
     }
 
-    /// Pays what a step of the engine owes.
     #[inline(always)]
     fn pay(&self, owed: Owed, hash: KeyHash) {
         if owed != Owed::NOTHING {

@@ -44,7 +44,6 @@ enum Kind {
     Function(Arc<Function>),
 }
 
-/// See [`Clock::from_fn`].
 struct Function {
     read: Box<dyn Fn() -> Duration + Send + Sync>,
     /// The latest time that it has shown.
@@ -203,7 +202,6 @@ impl Clock {
         }
     }
 
-    /// Whether this is a [`from_fn`](Self::from_fn).
     pub(crate) fn is_function(&self) -> bool {
         matches!(self.0, Kind::Function(_))
     }

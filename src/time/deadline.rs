@@ -21,7 +21,6 @@ impl Deadline {
         Self { timeout: Some(timeout), end: OnceCell::new() }
     }
 
-    /// Whether the call does not wait at all.
     pub(crate) fn is_zero(&self) -> bool {
         self.timeout == Some(Duration::ZERO)
     }

@@ -48,7 +48,6 @@ impl Default for EntryBlock {
     }
 }
 
-/// The head of a list.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Head {
     pub(super) links: Links,
@@ -57,7 +56,6 @@ pub(super) struct Head {
 }
 
 impl Wheel {
-    /// Adds an entry at the end of a list.
     #[inline]
     pub(super) fn push(&mut self, placements: &mut impl Placements, head: u32, number: u32, deadline: u64) {
         let mut last = self.head(head).links.0;
@@ -76,7 +74,6 @@ impl Wheel {
         placement.place = last << PLACE_BITS | u32::from(at);
     }
 
-    /// Removes the first entry of a list.
     #[inline]
     pub(super) fn pop_front(&mut self, head: u32) -> Option<(u32, u64)> {
         let first = self.head(head).links.1;
@@ -115,7 +112,6 @@ impl Wheel {
         &self.heads[(head - HEAD) as usize]
     }
 
-    /// The links of a block, or of a head.
     #[inline]
     pub(super) fn links(&mut self, at: u32) -> &mut Links {
         if at & HEAD == 0 { &mut self.blocks.get_mut(at).0 } else { &mut self.heads[(at - HEAD) as usize].links }
@@ -127,7 +123,6 @@ impl Wheel {
         self.blocks.has_below(max_blocks())
     }
 
-    /// Adds an empty block at the end of a list.
     #[cold]
     fn add_block(&mut self, last: u32, head: u32) -> u32 {
         debug_assert!(self.has_room());
@@ -176,7 +171,6 @@ impl Wheel {
         self.splice(head, last);
     }
 
-    /// Makes two blocks or heads neighbours.
     #[inline]
     pub(super) fn link(&mut self, a: u32, b: u32) {
         self.links(a).1 = b;

@@ -45,9 +45,7 @@ use cascade::{NEAR_HORIZON, SORT_MAX};
 
 /// 11 digits of 6 bits are 66 bits: enough for every `u64`.
 const LEVELS: usize = 11;
-/// Bits of a digit.
 const DIGIT: u32 = 6;
-/// Slots of a level.
 const SLOTS: usize = 1 << DIGIT;
 
 /// An index from here on is that of a list's head, not of a block.
@@ -66,7 +64,6 @@ const BACKLOG: u32 = EXPIRED + 3;
 pub(crate) struct Placement {
     /// When the number expires. As bytes it makes a placement 12 bytes long, so that its owner can use the other four of 16.
     deadline: [u8; 8],
-    /// The place of its entry.
     place: u32,
 }
 
@@ -78,7 +75,6 @@ impl Placement {
     }
 }
 
-/// The owner of the numbers.
 pub(crate) trait Placements {
     /// The placement of this number. Only the wheel writes it, and it means something only while the number is in the wheel.
     fn placement(&mut self, number: u32) -> &mut Placement;
@@ -95,11 +91,9 @@ pub(crate) enum Popped {
     NeedsCascade,
     /// No entry expires before this time, and most probably one does then (T3).
     Until(u64),
-    /// The wheel is empty.
     Empty,
 }
 
-/// See the docs of this module.
 #[derive(Debug)]
 pub(crate) struct Wheel {
     /// The wheel's time (T5).
@@ -145,7 +139,6 @@ impl Wheel {
         }
     }
 
-    /// Removes a number that is in the wheel.
     #[inline]
     pub(crate) fn remove(&mut self, placements: &mut impl Placements, number: u32) {
         let (block, at) = unpack_place(placements.placement(number).place);
