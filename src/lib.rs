@@ -32,7 +32,7 @@
 //! The [`cookbook`] has recipes, and a table of client-go's names with what differs. [`how_it_works`] has pictures of the inside. Read the
 //! [traps](#traps) before you ship. To retry a function until it is stopped, with backoff and without a queue, see the module `backoff`.
 //!
-//! # Ten words
+//! # Words
 //!
 //! | | |
 //! |---|---|
