@@ -22,22 +22,20 @@
 pub enum Added {
     /// The key is now queued.
     Queued,
-    /// The add causes no further run. The key is queued already, or is processing and was added again before: it will be handed out after
-    /// this add. Or the key has a delay that stays: it will be handed out when the delay expires. (The add may still raise the key's
-    /// [priority](crate::Priority).)
+    /// The add causes no further run, because the key will be handed out after this add anyway: it is queued already, or is processing and
+    /// was added again before, or has a delay that stays. The add may still raise the key's [priority](crate::Priority).
     Coalesced,
-    /// The key is processing: it is queued when its holder is done.
+    /// The key is processing, and is queued when its holder is done.
     Deferred,
-    /// The key's delay was set or moved: the key will be added when the delay expires.
+    /// The key's delay was set or moved, and the key will be added when the delay expires.
     Delayed,
-    /// The queue is shutting down, and refused the key. (A [rate-limited](crate::WorkQueue::add_rate_limited) add still counts its
-    /// failure.)
+    /// The queue is shutting down, and refused the key. A [rate-limited](crate::WorkQueue::add_rate_limited) add still counts its failure.
     Rejected,
 }
 
 impl Added {
-    /// `false`: the queue refused the key. `true`: it will hand the key out, after the add. (If the key waits for a delay, there is no
-    /// hand-out when a caller cancels the delay or takes it out, or a shut-down cuts it off.)
+    /// Whether the queue will hand the key out after the add, instead of having refused it. If the key waits for a delay, there is no
+    /// hand-out when a caller cancels the delay or takes it out, or a shut-down cuts it off.
     ///
     /// # Examples
     /// ```

@@ -9,10 +9,10 @@ use std::ops::Deref;
 
 /// The items that [`WorkQueue::get_batch`](crate::WorkQueue::get_batch) returns. When the batch is dropped, all its keys are done.
 ///
-/// A batch is for work that is cheaper for many keys at once, such as one request to a database. It dereferences to a slice of
-/// [`Item`]s, so a worker can look at each key. In a queue with one shard, one critical section ends up to 32 of its keys, where as many items
-/// take 32 sections; with several shards, or without locks, each key ends by itself. If some keys of a batch have failed, take their items
-/// out with [`swap_remove`](Self::swap_remove), and [retry](Item::retry) them.
+/// A batch is for work that is cheaper for many keys at once, such as one request to a database. It dereferences to a slice of [`Item`]s,
+/// so a worker can look at each key. In a queue with one shard, one critical section ends up to 32 of its keys, where as many items take 32
+/// sections; with several shards, or without locks, each key ends by itself. If some keys of a batch have failed, take their items out with
+/// [`swap_remove`](Self::swap_remove), and [retry](Item::retry) them.
 ///
 /// What an [`Item`] says about adds, panics and leaks holds for each item of a batch.
 ///
@@ -71,7 +71,7 @@ impl<'q, K> Batch<'q, K> {
         self.end(End::Done);
     }
 
-    /// The work on all keys succeeded: forgets their failures, and ends their hand-outs. See [`Item::succeed`].
+    /// Ends all hand-outs after a success, and forgets the failures of the keys. See [`Item::succeed`].
     ///
     /// # Panics
     /// Like [`Item::succeed`]. All keys are done then too.

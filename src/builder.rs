@@ -95,7 +95,7 @@ impl<K> WorkQueueBuilder<K> {
         Self { settings, max_processing_per_group: None }
     }
 
-    /// The queue's name, in `Debug` output, metrics, spans, and the names of its workers' threads. Empty by default.
+    /// The queue's name, which appears in `Debug` output, metrics, spans, and the names of its workers' threads. Empty by default.
     ///
     /// # Examples
     /// ```
@@ -198,8 +198,9 @@ impl<K> WorkQueueBuilder<K> {
         self
     }
 
-    /// The queue allocates room for this number of keys when it is built, and keeps the room until
-    /// [`shrink_to_fit`](WorkQueue::shrink_to_fit). A hint that avoids growing, not a limit. Values above 2^24 count as 2^24. 0 by default.
+    /// The number of keys for which the queue allocates room when it is built, and keeps it until
+    /// [`shrink_to_fit`](WorkQueue::shrink_to_fit). This is a hint that avoids growing, and not a limit. Values above 2^24 count as 2^24. 0
+    /// by default.
     ///
     /// # Examples
     /// ```
@@ -211,13 +212,13 @@ impl<K> WorkQueueBuilder<K> {
         self
     }
 
-    /// The limiter. It says how long a key waits for its [retry](crate::Item::retry), and after a [rate-limited
+    /// The limiter, which says how long a key waits for its [retry](crate::Item::retry), and after a [rate-limited
     /// add](WorkQueue::add_rate_limited).
     ///
     /// It does not limit plain [adds](WorkQueue::add) or hand-outs: see [what a limiter limits](crate::rate_limiter#what-they-limit).
     ///
-    /// By default an [`ItemExponentialFailure`](crate::rate_limiter::ItemExponentialFailure) of 5 ms to 1000 s. Unlike client-go's default,
-    /// it has no bucket for all keys together. A limiter that reads a clock has a clock of its own. If you set the queue's
+    /// By default an [`ItemExponentialFailure`](crate::rate_limiter::ItemExponentialFailure) of 5 ms to 1000 s, which, unlike client-go's
+    /// default, has no bucket for all keys together. A limiter that reads a clock has a clock of its own, so if you set the queue's
     /// [clock](Self::clock), give the limiter the same one.
     ///
     /// # Examples
@@ -238,7 +239,7 @@ impl<K> WorkQueueBuilder<K> {
         self
     }
 
-    /// The clock by which delays expire. The system's by default; [`Clock::mock`] is for tests. [`Clock::from_fn`] needs
+    /// The clock by which delays expire: the system's by default, and [`Clock::mock`] for tests. [`Clock::from_fn`] needs
     /// [`Driver::Manual`](Self::driver).
     ///
     /// # Examples
@@ -254,16 +255,16 @@ impl<K> WorkQueueBuilder<K> {
         self
     }
 
-    /// The queue draws its numbers from this seed: the hashes, which choose the shard of a key and tell groups apart, and the jitter of the
-    /// [limiter](Self::rate_limiter), unless that has a [seed](crate::rate_limiter::PerKey::seed) of its own. By default the system gives a
-    /// seed, another one for each queue.
+    /// Makes the queue draw its numbers from this seed: the hashes, which choose the shard of a key and tell groups apart, and the jitter
+    /// of the [limiter](Self::rate_limiter), unless that has a [seed](crate::rate_limiter::PerKey::seed) of its own. By default the system
+    /// gives each queue another seed.
     ///
     /// With a seed, a [clock](Self::clock) that is [mocked](Clock::mock) or a [function](Clock::from_fn), and [`Driver::Manual`], what the
-    /// queue does depends only on the calls. So a program that uses it with one thread does the same each time. "The same" holds for one
-    /// build, on one machine: keys hash differently on other processors. What a key's `Hash`, the limiter, and other functions of yours
-    /// return must be the same too.
+    /// queue does depends only on the calls, so a program that uses it with one thread does the same each time. "The same" holds for one
+    /// build on one machine, because keys hash differently on other processors. What a key's `Hash`, the limiter, and other functions of
+    /// yours return must be the same too.
     ///
-    /// **Someone who knows the seed can choose keys with equal hashes**, and make the queue slow. Set it for tests and simulations.
+    /// **Someone who knows the seed can choose keys with equal hashes**, and make the queue slow, so set it for tests and simulations.
     ///
     /// # Examples
     /// ```
@@ -302,7 +303,7 @@ impl<K> WorkQueueBuilder<K> {
     /// What happens to a key whose holder panics.
     ///
     /// By default, [`Workers`](crate::Workers), which catch panics, retry the key. If a panic drops an [`Item`](crate::Item) without
-    /// workers, the key is done: a key that panics each time would else end one thread after the other.
+    /// workers, the key is done, because a key that panics each time would otherwise end one thread after the other.
     ///
     /// # Examples
     /// ```
@@ -327,8 +328,8 @@ impl<K> WorkQueueBuilder<K> {
     /// [`Item::waited`](crate::Item::waited) and the ages in [`Stats`](crate::Stats). Off by default, unless there is an
     /// [observer](Self::observer).
     ///
-    /// Costs 32 bytes per key, and 70 ns from the key's add to its done, mostly for reading the clock three times. With more than a million
-    /// keys a second, the queue measures one key in eight, which counts for the others; the cost is then 15 ns. A queue with
+    /// This costs 32 bytes per key, and 70 ns from the key's add to its done, mostly for reading the clock three times. With more than a
+    /// million keys a second, the queue measures one key in eight, which counts for the others, and the cost is 15 ns. A queue with
     /// [priorities](crate::AddOptions::priority) measures all keys, and takes 4 KiB in each shard for each priority in use.
     ///
     /// # Examples
@@ -347,7 +348,7 @@ impl<K> WorkQueueBuilder<K> {
         self
     }
 
-    /// Receives the queue's events. None by default. A second call replaces the first observer.
+    /// The observer that receives the queue's events. None by default. A second call replaces the first observer.
     ///
     /// # Examples
     /// ```
@@ -377,11 +378,11 @@ impl<K> WorkQueueBuilder<K> {
         self
     }
 
-    /// Whether keys of lower [priorities](crate::Priority) wait while higher ones are queued. `false` by default: of 16 hand-outs one goes
-    /// to lower priorities that wait, in turn.
+    /// Whether keys of lower [priorities](crate::Priority) wait while higher ones are queued. By default they do not: of 16 hand-outs one
+    /// goes to lower priorities that wait, in turn.
     ///
     /// With several [shards](Self::shards), at most about `4 * (shards + getters)` keys of lower priorities may still be handed out while a
-    /// key of a higher one is queued. A getter takes up to 4 keys from another shard before it sees this key.
+    /// key of a higher one is queued, because a getter takes up to 4 keys from another shard before it sees this key.
     ///
     /// # Examples
     /// ```
@@ -400,17 +401,18 @@ impl<K> WorkQueueBuilder<K> {
         self
     }
 
-    /// Groups of keys (namespaces, tenants, hosts) take turns, so that none drowns the others. In its turn a group with queued keys gives
-    /// [`group_weight`](Self::group_weight) keys (1 by default), and then goes to the end. Within a group keys are first in, first out.
-    /// With priorities, groups take turns within a priority. A group that had no queued keys comes before those that have had turns, unless
-    /// its own next turn would not have come yet: then it joins at the end. With several [shards](Self::shards), groups take turns in each.
-    /// By default keys have no groups.
+    /// Makes groups of keys (namespaces, tenants, hosts) take turns, so that none drowns the others. By default keys have no groups.
     ///
-    /// The queue knows a group by a 64-bit hash of the function's result: two groups with the same hash count as one. The queue calls the
-    /// function under no lock, once for a key that is new to the queue. (If two threads add the key at a time, twice.) If the function
-    /// panics, the add panics and has no effect.
+    /// In its turn a group with queued keys gives [`group_weight`](Self::group_weight) keys (1 by default), and then goes to the end.
+    /// Within a group keys are first in, first out, and with priorities, groups take turns within a priority. A group that had no queued
+    /// keys comes before those that have had turns, unless its own next turn would not have come yet, in which case it joins at the end.
+    /// With several [shards](Self::shards), groups take turns in each.
     ///
-    /// The turns are those of FQ-CoDel (RFC 8290), with a cost of one. So a hand-out takes the same time with any number of groups.
+    /// The queue knows a group by a 64-bit hash of the function's result, so two groups with the same hash count as one. The queue calls
+    /// the function under no lock, once for a key that is new to the queue, or twice if two threads add the key at the same time. If the
+    /// function panics, the add panics and has no effect.
+    ///
+    /// The turns are those of FQ-CoDel (RFC 8290), with a cost of one, so a hand-out takes the same time with any number of groups.
     ///
     /// # Examples
     /// ```
@@ -426,9 +428,9 @@ impl<K> WorkQueueBuilder<K> {
         self
     }
 
-    /// How many keys a group gives in a turn. The queue asks with each new key. The answer counts if the group has no key then (queued,
-    /// processing, delayed, or with counted failures). From 1 to 1000: other values are clamped. Needs [`fair_by`](Self::fair_by). 1 by
-    /// default.
+    /// How many keys a group gives in a turn, from 1 to 1000 (other values are clamped). The queue asks with each new key, but the answer
+    /// counts only if the group has no queued, processing or delayed key then, and none with counted failures. Needs
+    /// [`fair_by`](Self::fair_by). 1 by default.
     ///
     /// # Examples
     /// ```
@@ -447,13 +449,13 @@ impl<K> WorkQueueBuilder<K> {
         self
     }
 
-    /// At most this number of keys of a group are processing at a time. Needs [`fair_by`](Self::fair_by), and a queue with one shard. No
+    /// The number of keys of a group that may be processing at a time. Needs [`fair_by`](Self::fair_by), and a queue with one shard. No
     /// limit by default.
     ///
     /// A group at its limit is *full*: the queue hands out none of its queued keys until one of its processing keys is done. These keys
     /// count in [`len`](WorkQueue::len), and drains wait for them. After a shut-down, getters wait while such keys are queued. A group that
-    /// was full comes next if its turn has passed meanwhile, and otherwise joins at the end. With priorities, the levels of a group share its
-    /// room: a level that is passed by others of its group gets a hand-out when the group has room (unless the queue is strict).
+    /// was full comes next if its turn has passed meanwhile, and otherwise joins at the end. With priorities, the levels of a group share
+    /// its room, and a level that is passed by others of its group gets a hand-out when the group has room, unless the queue is strict.
     ///
     /// # Examples
     /// ```
@@ -475,7 +477,7 @@ impl<K> WorkQueueBuilder<K> {
         self
     }
 
-    /// What an [`add`](WorkQueue::add) of a key does that waits for its retry. [`DelayedAdd::Independent`] by default.
+    /// What an [`add`](WorkQueue::add) does with a key that waits for its retry. [`DelayedAdd::Independent`] by default.
     ///
     /// # Examples
     /// ```
@@ -512,10 +514,10 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueueBuilder<K> {
     /// Builds the queue.
     ///
     /// # Errors
-    /// If a [weight](Self::group_weight) or a [limit](Self::max_processing_per_group) is set without [`fair_by`](Self::fair_by). If the
-    /// limit is 0. If a limit is set in a queue with several shards, which cannot keep it exactly. If the clock is a
-    /// [function](Clock::from_fn), and the driver is not [`Driver::Manual`]. With the feature `lock-free`: if a setting is one that the
-    /// lock-free engine does not have.
+    /// * If a [weight](Self::group_weight) or a [limit](Self::max_processing_per_group) is set without [`fair_by`](Self::fair_by).
+    /// * If the limit is 0, or is set in a queue with several shards, which cannot keep it exactly.
+    /// * If the clock is a [function](Clock::from_fn), and the driver is not [`Driver::Manual`].
+    /// * With the feature `lock-free`, if a setting is one that the lock-free engine does not have.
     ///
     /// # Examples
     /// ```
@@ -554,14 +556,14 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueueBuilder<K> {
         } else if self.settings.shards > 1 {
             "a queue with several shards cannot keep it exactly"
         } else {
-            // A limit above 2^32 keys is none: a queue has fewer.
+            // A limit above 2^32 keys is none, because a queue has fewer.
             self.settings.order.limit = u32::try_from(limit).ok().filter(|limit| *limit < u32::MAX);
             return Ok(());
         };
         Err(InvalidArgument::new("max_processing_per_group", limit, why))
     }
 
-    /// What the lock-free engine cannot do.
+    /// The setting that the lock-free engine does not have, if one is set.
     #[cfg(feature = "lock-free")]
     fn check_lock_free(&self) -> Result<(), InvalidArgument> {
         let Settings { delayed_add, order, .. } = &self.settings;
@@ -585,7 +587,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueueBuilder<K> {
         if let Err(error) = self.check() {
             panic!("{error}");
         }
-        // The tests of the locked engine, on the other one: see ci/lock-free.sh.
+        // Runs the tests of the locked engine on the other one: see ci/lock-free.sh.
         #[cfg(all(feature = "lock-free", keyqueue_lock_free))]
         if self.check_lock_free().is_ok() {
             self.settings.lock_free = true;

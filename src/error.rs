@@ -1,4 +1,4 @@
-//! The errors of the queue: one type per method that can fail.
+//! The errors of the queue: one type for each method that can fail.
 
 use std::error::Error;
 use std::fmt;
@@ -43,8 +43,8 @@ pub enum TryGetError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum GetTimeoutError {
-    /// No key was queued before the time-out. (With several [shards](crate::how_it_works#several-shards), a key may be queued in a shard
-    /// that another thread keeps locked.)
+    /// No key was queued before the time-out. With several [shards](crate::how_it_works#several-shards), a key may be queued in a shard
+    /// that another thread keeps locked.
     Timeout,
     /// No key is queued, and the queue is shutting down. A key that was added again while it was processing may still come back when
     /// its holder is done.
@@ -76,7 +76,7 @@ pub struct DrainTimeoutError {
 
 /// [`WorkQueue::wait_idle_timeout`](crate::WorkQueue::wait_idle_timeout) timed out before the queue was idle.
 ///
-/// All numbers may be 0: the call found work, and the work ended before the call read the numbers.
+/// All numbers may be 0, if the call found work that ended before it read the numbers.
 ///
 /// # Examples
 /// ```
@@ -119,7 +119,7 @@ pub struct InvalidArgument {
 }
 
 impl InvalidArgument {
-    /// For `keyqueue-fleet`.
+    /// Public for `keyqueue-fleet`.
     #[doc(hidden)]
     pub fn new(argument: &'static str, value: impl ToString, why: &'static str) -> Self {
         Self { argument, value: value.to_string(), why }
@@ -150,7 +150,7 @@ impl InvalidArgument {
         }
     }
 
-    /// Like [`check`](Self::check), and rejects infinity.
+    /// As [`check`](Self::check), but rejects infinity, too.
     pub(crate) fn check_finite(argument: &'static str, value: f64) -> Result<f64, Self> {
         match Self::check(argument, value)? {
             f64::INFINITY => Err(Self::new(argument, short(value), "it must be finite")),

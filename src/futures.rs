@@ -1,4 +1,4 @@
-//! The futures that a queue and its items return, but for that of a get.
+//! The futures that a queue and its items return, except that of a get.
 
 use crate::machine::Claimed;
 use crate::shared::{DirtyWait, Shared, WaitGoal};
@@ -13,7 +13,7 @@ use std::task::{Context, Poll, Waker};
 ///
 /// # Cancel safety
 /// Dropping it ends the wait, and changes nothing in the queue. A leaked future keeps its waker until the work of the queue ends. It takes
-/// no wake-up from another future: the queue wakes all of them together.
+/// no wake-up from another future, because the queue wakes all of them together.
 ///
 /// # Examples
 /// ```
@@ -66,7 +66,7 @@ impl<K> Future for ShutDownWithDrain<'_, K> {
     }
 }
 
-/// Waits for a goal. `None`: for the end of a drain that has not begun.
+/// Waits for a goal, or for the end of a drain that has not begun (`None`).
 struct GoalWait<'q, K> {
     queue: &'q Arc<Shared<K>>,
     goal: Option<WaitGoal>,

@@ -12,7 +12,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
 /// The future that [`WorkQueue::get_async`](crate::WorkQueue::get_async) returns. It waits in the same list as threads in
-/// [`get`](crate::WorkQueue::get). After 128 keys that were there at once it gives way to other tasks.
+/// [`get`](crate::WorkQueue::get), and after 128 keys that were there at once it gives way to other tasks.
 ///
 /// # Examples
 /// ```
@@ -28,7 +28,7 @@ pub struct GetAsync<'q, K> {
     state: GetState,
 }
 
-/// How far a task is that gets a key: what [`GetAsync`] and the stream of items have in common.
+/// The progress of a task that gets a key, which [`GetAsync`] and the stream of items have in common.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum GetState {
     New,
@@ -39,8 +39,8 @@ pub(crate) enum GetState {
 }
 
 impl GetState {
-    /// Makes an item of the next key. `None`: the queue is shut down and no key is queued. Nothing is left to [leave](Self::leave) when
-    /// this is ready.
+    /// Makes an item of the next key, or `None` if the queue is shut down and no key is queued. Once this is ready, there is nothing left
+    /// to [leave](Self::leave).
     ///
     /// # Panics
     /// If it was ready before.
@@ -69,7 +69,7 @@ impl GetState {
             Self::Finished => panic!("GetAsync polled after it was ready"),
         };
         let wait = match wait {
-            // A task that woke itself would keep its thread busy, while the shard's holder may wait for the core.
+            // A task that wakes itself would keep its thread busy while the shard's holder may wait for the core.
             Wait::ParkBriefly(ticket) if !Shared::wake_later(shared, ticket) => Shared::wait_for_busy(shared, ticket),
             wait => wait,
         };
@@ -77,7 +77,7 @@ impl GetState {
         match wait {
             Wait::Item(taken) => {
                 if is_new {
-                    coop::count_key(); // its delay has just expired, so it has not waited either
+                    coop::count_key(); // the key's delay has just expired, so the task has not waited either
                 }
                 Poll::Ready(Some(item(Shared::hand_out(shared, taken))))
             }
@@ -89,7 +89,7 @@ impl GetState {
         }
     }
 
-    /// The task gives up. A wake-up that it had received goes to the next getter (W3).
+    /// The task gives up. A wake-up that it has received goes to the next getter (W3).
     pub(crate) fn leave<K>(self, shared: &Shared<K>) {
         if let Self::Waiting(ticket) = self {
             shared.leave_getters(ticket);

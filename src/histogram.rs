@@ -1,4 +1,4 @@
-//! Log-linear histogram of durations: 6 % error, 4 KiB.
+//! Log-linear histogram of durations, with an error of 6 % in 4 KiB.
 //!
 //! ```text
 //!   nanoseconds, binary:   0…0 1 b b b x x x … x
@@ -7,8 +7,8 @@
 //!      the octave                  └────────── the eighth of the octave
 //! ```
 //!
-//! A bucket is an eighth of an octave, as in HdrHistogram with one significant digit. Recording takes a shift and an add, so the
-//! queue can afford it under its lock.
+//! A bucket is an eighth of an octave, as in HdrHistogram with one significant digit. Recording takes a shift and an add, so the queue can
+//! afford it under its lock.
 
 use std::fmt;
 use std::time::Duration;
@@ -19,10 +19,10 @@ const EIGHTHS: usize = 1 << BITS;
 /// One bucket for each number below 8, and eight for each of 61 octaves.
 const BUCKETS: usize = EIGHTHS * (1 + 64 - BITS as usize);
 
-/// Measured durations: their number, their sum and their distribution. From [`Inspect::metrics`](crate::Inspect::metrics).
+/// Measured durations: their number, their sum and their distribution. [`Inspect::metrics`](crate::Inspect::metrics) returns them.
 ///
-/// The sum is exact. A bucket is an eighth of a power of two wide: each duration is within 6 % of the middle of its bucket. With more than
-/// a million keys a second, the queue measures one key in eight, which counts for the others. (A queue with priorities measures all.)
+/// The sum is exact. A bucket is an eighth of a power of two wide, so each duration is within 6 % of the middle of its bucket. With more
+/// than a million keys a second, the queue measures one key in eight, which counts for the others, unless it has priorities.
 ///
 /// With the feature `serde`: `Serialize` and `Deserialize`, with the fields `count`, `sum` and `buckets` (the pairs of
 /// [`buckets`](Self::buckets)).
@@ -52,7 +52,6 @@ pub struct Histogram {
     buckets: Box<[u64; BUCKETS]>,
 }
 
-/// The bucket for a duration in nanoseconds.
 #[inline]
 fn bucket(nanos: u64) -> usize {
     // Below 8, the octave is 0, and the bucket is the number itself.
@@ -82,13 +81,13 @@ impl Histogram {
         self.buckets[bucket(nanos)] += times;
     }
 
-    /// Becomes equal to another histogram. Allocates nothing.
+    /// Becomes equal to another histogram, without an allocation.
     pub(crate) fn copy(&mut self, other: &Self) {
         (self.count, self.sum) = (other.count, other.sum);
         self.buckets.copy_from_slice(&other.buckets[..]);
     }
 
-    /// Adds all durations of another histogram. Allocates nothing.
+    /// Adds all durations of another histogram, without an allocation.
     pub(crate) fn add(&mut self, other: &Self) {
         self.count += other.count;
         self.sum += other.sum;
@@ -109,7 +108,7 @@ impl Histogram {
         self.count
     }
 
-    /// The exact sum of all durations. At most 584 years.
+    /// The exact sum of all durations, but at most 584 years.
     ///
     /// # Examples
     /// ```
@@ -137,8 +136,8 @@ impl Histogram {
         Duration::from_nanos(mean as u64) // each duration is a u64
     }
 
-    /// A quantile; 0.5 is the median. Returns the middle of its bucket, or zero if there are no durations. A share below 0 counts as 0,
-    /// above 1 as 1, and NaN as 0.
+    /// A quantile, of which 0.5 is the median. Returns the middle of its bucket, or zero if there are no durations. A share below 0 counts
+    /// as 0, above 1 as 1, and NaN as 0.
     ///
     /// # Examples
     /// ```
@@ -160,7 +159,7 @@ impl Histogram {
         reached.map_or(Duration::ZERO, middle)
     }
 
-    /// The buckets that are not empty, shortest first: the middle of each, and its number of durations.
+    /// The buckets that are not empty, shortest first, each as its middle and its number of durations.
     ///
     /// # Examples
     /// ```
@@ -229,12 +228,11 @@ impl fmt::Debug for Histogram {
     }
 }
 
-/// A histogram as data.
 #[cfg(feature = "serde")]
 #[derive(serde::Serialize, serde::Deserialize)]
 #[serde(rename = "Histogram")]
 struct Data {
-    /// Written for a reader of the data. Not read back, because the buckets have it.
+    /// Written for a reader of the data, but not read back, because the buckets have it.
     count: u64,
     sum: Duration,
     /// As [`Histogram::buckets`] has them.

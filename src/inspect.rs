@@ -29,7 +29,8 @@ impl<K> WorkQueue<K> {
 
 /// A view of a queue, from [`WorkQueue::inspect`]: its keys, groups, levels and metrics. It changes nothing in the queue.
 ///
-/// A view is as cheap as a reference, and no snapshot: each call looks at the queue as it is then. [`WorkQueue::stats`] has the counters.
+/// A view is as cheap as a reference and no snapshot, because each call looks at the queue as it is then. [`WorkQueue::stats`] has the
+/// counters.
 ///
 /// # Examples
 /// ```
@@ -64,7 +65,7 @@ impl<'q, K> Inspect<'q, K> {
     }
 
     /// A snapshot of the counters, and of two histograms: how long keys waited, and how long they were processing. It is consistent in each
-    /// [shard](WorkQueue::shards), but for the histograms of priorities other than [`NORMAL`](crate::Priority::NORMAL): each is read a
+    /// [shard](WorkQueue::shards), except that the histograms of priorities other than [`NORMAL`](crate::Priority::NORMAL) are each read a
     /// little later.
     ///
     /// Takes the lock of each shard for a few microseconds, with any number of keys. In a queue with groups or with many priorities, the
@@ -108,8 +109,8 @@ impl<'q, K> Inspect<'q, K> {
         self.queue.shared.levels()
     }
 
-    /// Passes the queue's [`metrics`](Self::metrics) to its [observer](crate::WorkQueueBuilder::observer). Call it before metrics are read
-    /// that must be those of this moment. A queue whose observer has an [interval](crate::observe::Observer::interval) also reports by
+    /// Passes the queue's [`metrics`](Self::metrics) to its [observer](crate::WorkQueueBuilder::observer). Call this before metrics are
+    /// read that must be those of this moment. A queue whose observer has an [interval](crate::observe::Observer::interval) also reports by
     /// itself.
     ///
     /// # Panics
@@ -139,11 +140,11 @@ impl<'q, K> Inspect<'q, K> {
 impl<K: Hash + Eq + Clone + Send + Sync + 'static> Inspect<'_, K> {
     /// The keys that are processing, and since when. Use it to find a key whose handler hangs.
     ///
-    /// If the queue [measures](crate::WorkQueueBuilder::measure), the longest time comes first. With more than a million keys a second,
-    /// most keys are not measured; such a key has the time of the next measured key. If the queue does not measure, `elapsed` is `None`.
+    /// If the queue [measures](crate::WorkQueueBuilder::measure), the longest time comes first; otherwise `elapsed` is `None`. With more
+    /// than a million keys a second, most keys are not measured, and such a key has the time of the next measured key.
     ///
-    /// Visits all keys of the queue, some hundred at a time under the lock, and clones the processing ones. So the list is not of one
-    /// moment: if a key is done and handed out again meanwhile, it may be listed twice.
+    /// The call visits all keys of the queue, some hundred at a time under the lock, and clones the processing ones. The list is therefore
+    /// not of one moment: a key that is done and handed out again meanwhile may be listed twice.
     ///
     /// # Panics
     /// If `K`'s `Clone` panics. It is called under the lock, so it must not use this queue.
@@ -164,16 +165,15 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Inspect<'_, K> {
     }
 
     /// The keys that have a delay, earliest first, each with the time that is left and the priority that it will have. Takes nothing out,
-    /// see [`take_delayed`](WorkQueue::take_delayed).
+    /// unlike [`take_delayed`](WorkQueue::take_delayed).
     ///
-    /// The list has also keys that are queued or processing, and delays that a shut-down has cut off. If a delay has expired and its key
-    /// was not added yet, zero is left. If a delay never expires, `Duration::MAX` is left. Equal deadlines are in no order. The time that
-    /// is left counts from the end of the call.
+    /// The list also has keys that are queued or processing, and delays that a shut-down has cut off. The time that is left counts from the
+    /// end of the call. It is zero if a delay has expired and its key was not added yet, and `Duration::MAX` if the delay never expires.
+    /// Equal deadlines are in no order.
     ///
-    /// Visits all keys of the queue, some hundred at a time under the lock, and clones the delayed ones. So the list is not of one moment.
-    /// A key that has a delay during the whole call is listed once. If a call moves the delay meanwhile, the list has one of the deadlines.
-    /// If a delay begins or ends meanwhile, its key may be missing. If a delay ends and is set again meanwhile, its key may be listed
-    /// twice.
+    /// The call visits all keys of the queue, some hundred at a time under the lock, and clones the delayed ones, so the list is not of one
+    /// moment. A key that has a delay during the whole call is listed once, and if a call moves the delay meanwhile, with one of the
+    /// deadlines. A key whose delay begins or ends meanwhile may be missing, and one whose delay ends and is set again may be listed twice.
     ///
     /// # Panics
     /// If `K`'s `Clone` panics. It is called under the lock, so it must not use this queue.
@@ -208,8 +208,8 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Inspect<'_, K> {
 
     /// The [groups](crate::WorkQueueBuilder::fair_by) that have queued or processing keys, in no order. Empty in a queue without groups.
     ///
-    /// Visits all keys of the queue, some hundred at a time under the lock, and clones one of each group. So the numbers are not of one
-    /// moment.
+    /// The call visits all keys of the queue, some hundred at a time under the lock, and clones one of each group, so the numbers are not
+    /// of one moment.
     ///
     /// # Panics
     /// If `K`'s `Clone` panics. It is called under the lock, so it must not use this queue.

@@ -1,4 +1,4 @@
-//! The guard that a get returns. The owner of the guard holds the key; when the guard is dropped, the key is done.
+//! The guard that a get returns. Its owner holds the key, and when the guard is dropped, the key is done.
 
 use crate::futures::{UntilDirty, UntilShuttingDown};
 use crate::key::{KeyHash, SlotId};
@@ -14,13 +14,13 @@ use std::time::Duration;
 
 /// A key that was handed out. When the item is dropped, the key is done.
 ///
-/// While the item is alive, no other getter gets the key. If the key is added meanwhile, it is queued again when the item is dropped. It is
-/// queued once, however often it was added. A worker that panics drops its item as it unwinds, so the key is never stuck.
+/// While the item is alive, no other getter gets the key. If the key is added meanwhile, it is queued again when the item is dropped, once,
+/// however often it was added. A worker that panics drops its item as it unwinds, so the key is never stuck.
 ///
 /// If the item is leaked (`std::mem::forget`), its key stays processing forever, and a drain waits forever.
 ///
 /// # Memory ordering
-/// The `add`s that led to this hand-out, and the previous `done` of the key, *happen-before* the return of the `get`. So the holder sees
+/// The `add`s that led to this hand-out, and the previous `done` of the key, *happen-before* the return of the `get`, so the holder sees
 /// what happened before them.
 ///
 /// # Examples
@@ -41,8 +41,8 @@ use std::time::Duration;
 /// # queue.add("pod-1");
 /// assert_eq!(format!("{}", queue.get().unwrap()), "pod-1");
 /// ```
-/// An item borrows its queue and cannot outlive it; see [`get_owned`](crate::WorkQueue::get_owned) and
-/// [`into_owned`](Item::into_owned).
+/// An item borrows its queue and cannot outlive it, unless it is made an [`OwnedItem`](crate::OwnedItem) by
+/// [`get_owned`](crate::WorkQueue::get_owned) or [`into_owned`](Item::into_owned).
 /// ```compile_fail,E0597
 /// let item = {
 ///     let queue = keyqueue::WorkQueue::new();
@@ -94,18 +94,16 @@ impl<'q, K> Item<'q, K> {
         self.claimed.hash()
     }
 
-    /// Prefetches the slot.
     #[inline]
     pub(crate) fn prefetch(&self) {
         self.claimed.prefetch();
     }
 
-    /// A limiter of the user's own forgets the failures of the key.
+    /// Makes a limiter of the user's own forget the failures of the key.
     pub(crate) fn limiter_forget(&self) -> Caught {
         self.queue.limiter_forget(self)
     }
 
-    /// The slot of the key.
     pub(crate) fn slot(&self) -> SlotId {
         self.claimed.slot()
     }
@@ -115,7 +113,7 @@ impl<'q, K> Item<'q, K> {
         self.queue.failures_held(&self.claimed)
     }
 
-    /// The caller calls `done` in place of the item's drop.
+    /// Takes the token out, for a caller that ends the hand-out in place of the item's drop.
     #[inline]
     pub(crate) fn into_parts(self) -> (&'q Arc<Shared<K>>, Claimed<K>) {
         let this = ManuallyDrop::new(self);
@@ -141,13 +139,12 @@ impl<'q, K> Item<'q, K> {
         self.claimed.key()
     }
 
-    /// Ends the hand-out, as dropping the item does. The key's failures stay counted.
+    /// Ends the hand-out, as dropping the item does. This decides nothing: the key's failures stay counted, and a delay that an earlier
+    /// hand-out has set stays.
     ///
-    /// If the key was added meanwhile, it is queued now, at the back. A thread that unwinds may call this in a `Drop`: then the key is
-    /// done. To drop the item there would count as a [panic](crate::OnPanic) of the work. As in each other call that ends the hand-out,
-    /// panics of foreign code are caught in such a thread, because a second panic would abort the process.
-    ///
-    /// It decides nothing: the failures of the key stay counted, and a delay that an earlier hand-out has set stays.
+    /// If the key was added meanwhile, it is queued now, at the back. A thread that unwinds may call this in a `Drop`, and then the key is
+    /// done, while dropping the item there would count as a [panic](crate::OnPanic) of the work. As in each other call that ends the
+    /// hand-out, panics of foreign code are caught in such a thread, because a second panic would abort the process.
     ///
     /// # Panics
     /// If the key's drop or an [observer](crate::observe::Observer#panics) panics. The key is done then.
@@ -169,11 +166,11 @@ impl<'q, K> Item<'q, K> {
         queue.done(claimed);
     }
 
-    /// The work succeeded: forgets the failures of the key, and ends the hand-out.
+    /// Ends the hand-out after a success, and forgets the failures of the key.
     ///
     /// Like [`forget`](crate::WorkQueue::forget), and then [`done`](Self::done). With the default limiter this is one step. If an earlier
-    /// hand-out of the key has set a delay, by [`retry`](Self::retry) or a requeue, the call drops it: the work is over. A caller's delay
-    /// [stays](crate::DelayConflict).
+    /// hand-out of the key has set a delay, by [`retry`](Self::retry) or a requeue, the call drops it, because the work is over. A caller's
+    /// delay [stays](crate::DelayConflict).
     ///
     /// # Panics
     /// If the limiter does, and like [`done`](Self::done). The key is done then too.
@@ -202,18 +199,19 @@ impl<'q, K> Item<'q, K> {
         forgot.pass_on();
     }
 
-    /// The work succeeded, and is not to be repeated for some time: like [`succeed`](Self::succeed), but for `time` after this call no hand-out
-    /// of the key begins. The queue holds adds that come meanwhile back, and makes one run of them at the end of that time.
+    /// Ends the hand-out after a success that is not to be repeated for some time: like [`succeed`](Self::succeed), but for `time` after
+    /// this call no hand-out of the key begins. The queue holds back adds that come meanwhile, and makes one run of them at the end of that
+    /// time.
     ///
-    /// Without an add there is no run, and the queue forgets the key after that time. So this bounds how often a key runs that has many events,
+    /// Without an add there is no run, and the queue forgets the key after that time. This bounds how often a key with many events runs,
     /// and the last event is never lost. A delay, or a retry, that would expire earlier is put off.
     ///
     /// An add that is held back returns [`Added::Delayed`], and the key counts as a delayed one: drains do not wait for it, and
     /// [`take_delayed`](crate::WorkQueue::take_delayed) returns it. [`cancel`](crate::WorkQueue::cancel) leaves such an add, and
     /// [`remove`](crate::WorkQueue::remove) takes it back. Without an add, no list and no count has the key, and
-    /// [`wait_idle`](crate::WorkQueue::wait_idle) does not wait for it. If the key was added while this item was held, this add is held back,
-    /// too. After a shut-down there is no cool-down, so that a drain hands out what is left at once; but an add that is held back by then is a
-    /// delay, which the shut-down cuts off.
+    /// [`wait_idle`](crate::WorkQueue::wait_idle) does not wait for it. If the key was added while this item was held, that add is held
+    /// back, too. After a shut-down there is no cool-down, so that a drain hands out what is left at once; but an add that is held back by
+    /// then is a delay, which the shut-down cuts off.
     ///
     /// # Panics
     /// Like [`succeed`](Self::succeed).
@@ -237,7 +235,7 @@ impl<'q, K> Item<'q, K> {
         self.succeed_and_rest(time);
     }
 
-    /// The key will cool down for this time after its run, which is about to end.
+    /// Makes the key cool down for this time after its run, which is about to end.
     #[inline]
     pub(crate) fn rest(&self, time: Duration) {
         if !time.is_zero() {
@@ -245,11 +243,11 @@ impl<'q, K> Item<'q, K> {
         }
     }
 
-    /// The work failed, and will not be tried again: forgets the failures of the key, ends the hand-out, and counts the key as [given
+    /// Ends the hand-out after a failure that will not be tried again: forgets the failures of the key, and counts the key as [given
     /// up](crate::Stats::given_up).
     ///
-    /// A later add of the key starts without failures. So does an add that came meanwhile. The delay of an earlier retry is dropped, as by
-    /// [`succeed`](Self::succeed).
+    /// A later add of the key starts without failures, and so does an add that came meanwhile. The delay of an earlier retry is dropped, as
+    /// by [`succeed`](Self::succeed).
     ///
     /// # Panics
     /// Like [`succeed`](Self::succeed).
@@ -274,23 +272,24 @@ impl<'q, K> Item<'q, K> {
         forgot.pass_on();
     }
 
-    /// The work failed: counts a failure, ends the hand-out, and adds the key after the delay that the limiter chooses.
+    /// Ends the hand-out after a failure: counts it, and adds the key after the delay that the limiter chooses.
     ///
     /// This is one step. It takes the place of [`add_rate_limited`](crate::WorkQueue::add_rate_limited) of the key and
     /// [`done`](Self::done), with one difference: the new delay replaces the one that an earlier hand-out of the key has set, even if that
-    /// would expire sooner. (A caller's delay [stays](crate::DelayConflict).) It never gives up: check
+    /// would expire sooner. A caller's delay [stays](crate::DelayConflict). `retry` never gives up, so check
     /// [`num_requeues`](Self::num_requeues) first. Only a limiter to which the key is new may clone it.
     ///
     /// If the limiter does not count the failure, because the last retry was not yet due
     /// ([`served_only`](crate::rate_limiter::PerKey::served_only)), that retry stands, and the result is [`Added::Coalesced`].
     ///
-    /// After a shut-down the result is [`Added::Rejected`], and the key is done. The queue does not keep the key then: clone it before, if
-    /// you need it.
+    /// After a shut-down the result is [`Added::Rejected`], and the key is done. The queue does not keep the key then, so clone it before
+    /// if you need it.
     ///
     /// # Panics
-    /// If the limiter does. The key is still queued again, 50 ms later, and the queue itself counts the retry for
-    /// [`num_requeues`](Self::num_requeues). Or like [`done`](Self::done); the call has taken effect then. And if the delays of a shard would
-    /// take more than 17 GB: the key is done then, and not retried.
+    /// * If the limiter does. The key is still queued again, 50 ms later, and the queue itself counts the retry for
+    ///   [`num_requeues`](Self::num_requeues).
+    /// * Like [`done`](Self::done). The call has taken effect then.
+    /// * If the delays of a shard would take more than 17 GB. The key is done then, and not retried.
     ///
     /// # Examples
     /// ```
@@ -314,7 +313,7 @@ impl<'q, K> Item<'q, K> {
         self.requeue_with(AddOptions::new().rate_limited())
     }
 
-    /// How often the key was retried since its failures were last forgotten: the limiter's count, plus the retries for which the limiter
+    /// How often the key was retried since its failures were last forgotten: the limiter's count, and the retries for which the limiter
     /// panicked.
     ///
     /// # Panics
@@ -333,12 +332,12 @@ impl<'q, K> Item<'q, K> {
         self.queue.num_requeues_held(&self.claimed)
     }
 
-    /// The work succeeded, and is to be repeated: forgets the failures of the key, ends the hand-out, and adds the key after this delay.
+    /// Ends the hand-out after a success that is to be repeated: forgets the failures of the key, and adds the key after this delay.
     /// [`requeue_with`](Self::requeue_with) forgets nothing.
     ///
     /// Like [`forget`](crate::WorkQueue::forget), [`add_after`](crate::WorkQueue::add_after) of the key and [`done`](Self::done), in one
-    /// step, without a clone of the key. As with [`retry`](Self::retry), the delay replaces the one that an earlier hand-out has set. After
-    /// a shut-down: see there, too.
+    /// step, without a clone of the key. As with [`retry`](Self::retry), the delay replaces the one that an earlier hand-out has set, and
+    /// the call does the same after a shut-down.
     ///
     /// # Panics
     /// If the limiter does, and like [`done`](Self::done). The key is still queued again, when the delay expires.
@@ -365,14 +364,14 @@ impl<'q, K> Item<'q, K> {
         self.requeue(options, End::Succeed)
     }
 
-    /// Ends the hand-out, and adds the key as the options say. The failures of the key stay. If the options are
+    /// Ends the hand-out, and adds the key as the options say. The failures of the key stay, and if the options are
     /// [rate-limited](AddOptions::rate_limited), one more is counted. [`requeue_after`](Self::requeue_after) forgets the failures. The
     /// table at [`Outcome`](crate::Outcome) has all cases.
     ///
     /// Like [`add_with`](crate::WorkQueue::add_with) of the key and [`done`](Self::done), in one step, without a clone of the key. As with
     /// [`retry`](Self::retry), the delay replaces the one that an earlier hand-out has set, unless the options say
-    /// [`KeepExisting`](crate::DelayConflict::KeepExisting). Without a delay, the key is queued now, and that older delay is dropped. After
-    /// a shut-down: see [`retry`](Self::retry).
+    /// [`KeepExisting`](crate::DelayConflict::KeepExisting), and the call does the same after a shut-down. Without a delay, the key is
+    /// queued now, and that older delay is dropped.
     ///
     /// # Panics
     /// Like [`retry`](Self::retry).
@@ -459,7 +458,7 @@ impl<'q, K> Item<'q, K> {
         self.queue.priority(&self.claimed)
     }
 
-    /// How long the key waited, from the add that made it dirty until the hand-out. `None`: the queue does not
+    /// How long the key waited, from the add that made it dirty until the hand-out. `None` if the queue does not
     /// [measure](crate::WorkQueueBuilder::measure). With more than a million keys a second, most keys have `None` too.
     ///
     /// # Examples
@@ -511,7 +510,7 @@ impl<'q, K> Item<'q, K> {
     /// Resolves when the key is added again while this item is alive, at once if it was already. The holder has then read stale state, and
     /// may abandon long work. See [`is_dirty`](Self::is_dirty).
     ///
-    /// Works on any executor; any number of these futures may wait at the same time. Dropping one ends its wait.
+    /// Works on any executor, and any number of these futures may wait at the same time. Dropping one ends its wait.
     ///
     /// # Examples
     /// ```
@@ -534,7 +533,7 @@ impl<'q, K> Item<'q, K> {
     /// Resolves when the queue is shutting down, at once if it is already. The holder may then cut long work short, so that a drain does
     /// not wait for it. See [`shutting_down`](Self::shutting_down).
     ///
-    /// Works on any executor; any number of these futures may wait at the same time. Dropping one ends its wait.
+    /// Works on any executor, and any number of these futures may wait at the same time. Dropping one ends its wait.
     ///
     /// # Examples
     /// A handler that ends its work early when the service shuts down:
@@ -580,8 +579,8 @@ impl<'q, K> Item<'q, K> {
     }
 
     /// Whether the key was added again while this item is held. The holder may then have read stale state, and the key will be handed out
-    /// once more. [`until_dirty`](Self::until_dirty) waits for that. [`WorkQueue::remove`](crate::WorkQueue::remove) takes the add back;
-    /// then this is `false` again.
+    /// once more, which [`until_dirty`](Self::until_dirty) waits for. If [`WorkQueue::remove`](crate::WorkQueue::remove) takes the add
+    /// back, this is `false` again.
     ///
     /// An add that waits for a retry ([`DelayedAdd::Strict`](crate::DelayedAdd::Strict)) counts when it takes effect.
     ///
@@ -635,7 +634,7 @@ impl<K: fmt::Debug> fmt::Debug for Item<'_, K> {
 }
 
 /// Drops the item of a thread that unwinds: see [`OnPanic`]. If the thread was already unwinding when it got the key, the work on the key
-/// has not panicked, and the key is done. Does not panic itself, as that would abort the process.
+/// has not panicked, and the key is done. Does not panic itself, because that would abort the process.
 #[cold]
 fn unwound<K>(queue: &Arc<Shared<K>>, claimed: Claimed<K>) {
     if claimed.was_unwinding() {

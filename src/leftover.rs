@@ -2,14 +2,14 @@
 
 use crate::DelayedKey;
 
-/// The keys that a call has taken out of the queue, and a list of the processing keys, which stay with their holders. From
+/// The keys that a call has taken out of the queue, and a list of the processing keys, which stay with their holders.
 /// [`Workers::stop`](crate::Workers::stop), the drains of [`Workers`](crate::Workers), and
-/// [`WorkQueue::take_where`](crate::WorkQueue::take_where).
+/// [`WorkQueue::take_where`](crate::WorkQueue::take_where) return it.
 ///
 /// A key is in one of `queued`, `processing` and `refused`, once. It may be in `delayed` too, because a key in any state may have a delay.
 ///
-/// With the feature `serde`: `Serialize` and `Deserialize`, if the key has them. So a program can store the keys that it has not processed,
-/// and add them at its next start.
+/// With the feature `serde`: `Serialize` and `Deserialize`, if the key has them, so that a program can store the keys that it has not
+/// processed, and add them at its next start.
 ///
 /// # Examples
 /// ```
@@ -23,12 +23,12 @@ use crate::DelayedKey;
 #[non_exhaustive]
 #[must_use = "these keys were not processed"]
 pub struct Leftover<K> {
-    /// Keys that were queued, in the order of hand-outs: higher priorities first, groups in turn, also full groups.
-    /// ([`take_where`](crate::WorkQueue::take_where): by priority and then by age.) With several [shards](crate::WorkQueueBuilder::shards)
-    /// the priorities are exact, and the ages are not: of keys of one priority, fewer than 64 of each other shard that became ready later
-    /// come before a key.
+    /// Keys that were queued, in the order of hand-outs: higher priorities first, and groups in turn, including full groups.
+    /// [`take_where`](crate::WorkQueue::take_where) sorts them by priority and then by age. With several
+    /// [shards](crate::WorkQueueBuilder::shards) the priorities are exact, but the ages are not: fewer than 64 keys of each other shard
+    /// that became ready later may come before a key of the same priority.
     pub queued: Vec<K>,
-    /// Keys that were processing. They still are, until their handlers return.
+    /// Keys that were processing, and still are until their handlers return.
     pub processing: Vec<K>,
     /// Keys that were delayed, earliest first.
     pub delayed: Vec<DelayedKey<K>>,
@@ -37,9 +37,9 @@ pub struct Leftover<K> {
     /// queue.
     ///
     /// The next drain or stop of these [`Workers`](crate::Workers) that returns after the refusal has the key in its list. Until then the
-    /// workers keep the key, once. So if a stop returns a key in `processing`, and its handler fails later, `refused` of a later call has
-    /// the key. The list has no key that was added while it was processing: the queue queues it again when its run ends. It has no key
-    /// whose `Clone` panics. It is empty in the result of [`take_where`](crate::WorkQueue::take_where).
+    /// workers keep the key, once. If a stop returns a key in `processing`, and its handler fails later, `refused` of a later call
+    /// therefore has the key. The list has no key that was added while it was processing, because the queue queues it again when its run
+    /// ends, and no key whose `Clone` panics. It is empty in the result of [`take_where`](crate::WorkQueue::take_where).
     ///
     /// # Examples
     /// ```
@@ -59,7 +59,7 @@ impl<K> Leftover<K> {
         Self { queued: Vec::new(), processing: Vec::new(), delayed: Vec::new(), refused: Vec::new() }
     }
 
-    /// Whether no key was left: each accepted key was handed out and needs no further run, or it was given up.
+    /// Whether no key was left, because each accepted key was handed out and needs no further run, or was given up.
     ///
     /// # Examples
     /// ```

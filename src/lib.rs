@@ -1,8 +1,8 @@
 //! A deduplicating work queue for control loops, operators, crawlers, indexers and job runners.
 //!
 //! Producers [`add`](WorkQueue::add) keys, and [workers](Workers) process them. A key is **queued at most once** and **processed by at most
-//! one worker at a time**. No add is lost: a key that is added while a worker processes it runs once more afterwards. The queue behaves as
-//! client-go's `util/workqueue`, which Kubernetes' controllers use.
+//! one worker at a time**, and no add is lost: a key that is added while a worker processes it runs once more afterwards. The queue behaves
+//! as client-go's `util/workqueue`, which Kubernetes' controllers use.
 //!
 //! ```
 //! use keyqueue::WorkQueue;
@@ -25,13 +25,14 @@
 //! # std::io::Result::Ok(())
 //! ```
 //!
-//! A key names an object, and never says what happened to it. The worker reads the object's present state when it runs. So an event that
-//! arrives twice, late or out of order does no harm. If a thousand events for one key come before its run begins, they lead to one run.
+//! A key names an object, and never says what happened to it, because the worker reads the object's present state when it runs. An event
+//! that arrives twice, late or out of order therefore does no harm, and if a thousand events for one key come before its run begins, they
+//! lead to one run.
 //!
 //! The [`cookbook`] has recipes, and a table of client-go's names with what differs. [`how_it_works`] has pictures of the inside. Read the
 //! [traps](#traps) before you ship. To retry a function until it is stopped, with backoff and without a queue, see the module `backoff`.
 //!
-//! # Ten words
+//! # Words
 //!
 //! | | |
 //! |---|---|
@@ -49,19 +50,14 @@
 //!
 //! # The life of a key
 //!
-//! ```text
-//!            add                 get                      add
-//!  absent ────────▶ queued ──────────────▶ processing ──────────▶ processing, dirty
-//!    ▲                ▲                       │                        │
-//!    │                └───────────────────────┼──────── done ──────────┘
-//!    └──────────────────── done ──────────────┘
-//! ```
+//! An add queues the key, a get hands it out, and when its holder is done, the key is gone, unless it was added in the meantime: then it is
+//! queued again, at the back. [`Added`] says what an add did, and [`how_it_works`] has a picture.
 //!
-//! [`Added`] says what an add did. In each of these states the key may also have a *delay*: one that a caller has set, by
-//! [`add_after`](WorkQueue::add_after), one that its last holder has set, by [`retry`](Item::retry) or a requeue, or both. When a delay
-//! expires, the queue adds the key. A later decision of a holder takes the place of an earlier one. If a caller meets a caller's delay,
-//! [`AddOptions::conflict`] decides which one stays: by default the one that expires first. [`DelayedAdd`] decides what a plain add does of a
-//! key that waits for its retry: by default the queue adds the key at once, and the delay stays.
+//! Besides this, a key may have a *delay*, and when the delay expires, the queue adds the key. A caller sets one by
+//! [`add_after`](WorkQueue::add_after), and the last holder of the key by [`retry`](Item::retry) or a requeue; a key may have one of each.
+//! A later decision of a holder takes the place of an earlier one. If a caller meets a caller's delay, [`AddOptions::conflict`] decides
+//! which one stays, by default the one that expires first. [`DelayedAdd`] decides what a plain add does with a key that waits for its
+//! retry: by default the queue adds the key at once, and the delay stays.
 //!
 //! ```
 //! use keyqueue::{AddOptions, Clock, DelayConflict, Driver, WorkQueue};
@@ -87,15 +83,15 @@
 //! # Workers
 //!
 //! [`Workers`] run in threads ([`spawn`](WorkersBuilder::spawn)) or in tasks of any runtime ([`run_async`](Workers::run_async)). They catch
-//! panics, and count and limit retries. A handler [returns](IntoOutcome) `()`, an [`Outcome`] or a `Result`. An error that it passes on
-//! with `?` means "try again later" ([or what you choose](Outcome#the-question-mark)). A long handler may stop early when its key is added
-//! again ([`is_dirty`](Item::is_dirty), [`until_dirty`](Item::until_dirty)), or when the queue shuts down
+//! panics, and count and limit retries. A handler [returns](IntoOutcome) `()`, an [`Outcome`] or a `Result`, whose error, which it may pass
+//! on with `?`, means "try again later" ([or what you choose](Outcome#the-question-mark)). A long handler may stop early when its key is
+//! added again ([`is_dirty`](Item::is_dirty), [`until_dirty`](Item::until_dirty)), or when the queue shuts down
 //! ([`shutting_down`](Item::shutting_down), [`until_shutting_down`](Item::until_shutting_down)).
 //!
 //! A loop of your own calls [`get`](WorkQueue::get) or [`get_async`](WorkQueue::get_async), and ends each hand-out with a method of the
-//! item, as below. Threads in `get` and tasks in `get_async` share one list of waiters: the queue wakes the one that has waited longest.
-//! [`Item::retry`] asks the queue's [limiter](rate_limiter) how long the key waits. By default a key waits 5 ms after its first failure,
-//! and twice as long after each further one, at most 1000 s. No limiter delays a plain `add`.
+//! item, as below. Threads and tasks wait in one list, and the queue wakes the one that has waited longest. [`Item::retry`] asks the
+//! queue's [limiter](rate_limiter) how long the key waits: by default 5 ms after its first failure, and twice as long after each further
+//! one, at most 1000 s. No limiter delays a plain `add`.
 //!
 //! ```
 //! # use keyqueue::{Clock, Driver, WorkQueue};
@@ -120,7 +116,8 @@
 //!
 //! # How do I stop?
 //!
-//! Each of these calls shuts the queue down: from then on the queue refuses adds, for good. For SIGTERM, take a drain with a deadline.
+//! Each of these calls shuts the queue down, which means that it refuses adds from then on, for good. For SIGTERM, take a drain with a
+//! deadline.
 //!
 //! | call | waits for | returns |
 //! |---|---|---|
@@ -131,7 +128,7 @@
 //! | the same until a deadline: [`_timeout`](WorkQueue::shut_down_with_drain_timeout) | the same | the numbers of such keys, if the time is up |
 //! | [`shut_down`](WorkQueue::shut_down) | nothing; queued keys are still handed out | nothing |
 //!
-//! [`wait_idle`](WorkQueue::wait_idle) waits until no key is queued, processing or delayed. It refuses no add. [`join`](Workers::join)
+//! [`wait_idle`](WorkQueue::wait_idle) waits until no key is queued, processing or delayed, and refuses no add. [`join`](Workers::join)
 //! waits for the loops alone.
 //!
 //! # Priorities and groups
@@ -150,82 +147,68 @@
 //! ```
 //! Lower priorities do not starve, unless the queue is [strict](WorkQueueBuilder::strict_priorities). Groups may have
 //! [weights](WorkQueueBuilder::group_weight), and a [limit](WorkQueueBuilder::max_processing_per_group) of keys that are processing at a
-//! time. A queue without priorities and groups pays nothing for them. With priorities a key takes up to 1.6 times as long, with groups two
-//! to four times; and up to 30 bytes more, and 70 for each group.
+//! time. A queue without priorities and groups pays nothing for them. Otherwise a key takes more time and memory:
+//!
+//! | | time | memory |
+//! |---|---|---|
+//! | with priorities | up to 1.6 times | up to 30 bytes a key |
+//! | with groups | two to four times | up to 30 bytes a key, and 70 a group |
 //!
 //! # Observing a queue
 //!
-//! [`stats`](WorkQueue::stats) is a snapshot of the counters; `Debug` shows it. [`inspect`](WorkQueue::inspect) has lists of keys, levels
-//! and groups, and histograms if the queue [measures](WorkQueueBuilder::measure). The feature `metrics` exports client-go's metrics every
-//! 500 ms while there are keys. Nothing has to be started for that. The feature `tracing` gives each hand-out a [span](Item#method.span).
-//! An [`Observer`](observe::Observer) of your own receives each event.
+//! [`stats`](WorkQueue::stats) is a snapshot of the counters, which `Debug` shows, too. [`inspect`](WorkQueue::inspect) has lists of keys,
+//! levels and groups, and histograms if the queue [measures](WorkQueueBuilder::measure). The feature `metrics` exports client-go's metrics
+//! every 500 ms while there are keys, and nothing has to be started for that. The feature `tracing` gives each hand-out a
+//! [span](Item#method.span). An [`Observer`](observe::Observer) of your own receives each event.
 //!
 //! # What it guarantees
 //!
 //! * **One holder.** Two [`Item`]s of one key are never alive at the same time.
-//! * **No lost add.** After each add that is not [`Rejected`](Added::Rejected), a hand-out of its key begins, unless a call takes
-//!   the key or its delay out, or a shut-down cuts the delay off. This holds even if the add races with a `get` or the `done` of the key.
-//!   The hand-out sees what happened before the add, and before the last `done`.
-//! * **First in, first out**: keys are handed out in the order in which they were queued. With priorities this holds for one priority, and
-//!   with groups for one group. With several [shards](how_it_works#several-shards) each shard keeps this order, and a bounded number of
-//!   later keys may overtake a key.
-//! * **No delay expires early**, not by a nanosecond. It is late by the time that it takes to wake a thread. It is later if the driver has
-//!   many keys to add or to sort: see the [traps](#traps).
-//! * **Linearizable** (with one shard): a call takes effect at one moment. If a call has several steps, its docs say so.
+//! * **No lost add.** After each add that is not [`Rejected`](Added::Rejected), a hand-out of its key begins, which sees what happened
+//!   before the add, unless a call takes the key or its delay out, or a shut-down cuts the delay off.
+//! * **First in, first out**, within a priority and a group. With several [shards](how_it_works#several-shards) a bounded number of later
+//!   keys may overtake a key.
+//! * **No delay expires early**, not by a nanosecond.
+//! * **Linearizable** (with one shard): a call takes effect at one moment, unless its docs say otherwise.
 //! * **A panic leaves no key stuck**, and poisons no lock. [`OnPanic`] chooses what happens to the key.
 //! * **Nothing vanishes**: a drain returns each key that was not finished, as [`Leftover`].
-//! * **An idle queue takes no processor time.** The driver thread starts when it is first needed, sleeps until a delay expires or a report
-//!   is due, and ends with the queue.
-//! * **Memory is freed** after a burst. A steady set of keys allocates nothing. The hot path clones no key.
-//! * **No lock is held while your code runs**: handlers, observers, limiters, predicates. The exceptions are a key's `Eq` (or
-//!   [`Equivalent`]), its `Clone` in calls that list or take keys, and the function of [`Clock::from_fn`]. These must not use the queue. If
-//!   they do, a debug build panics.
+//! * **An idle queue takes no processor time.** The driver thread sleeps, and ends with the queue.
+//! * **Memory is freed** after a burst, and a steady set of keys allocates nothing.
+//! * **No lock is held while your code runs**, except for a key's `Eq` (or [`Equivalent`]), its `Clone` in calls that list or take keys,
+//!   and the function of [`Clock::from_fn`]. If one of these uses the queue, a debug build panics.
 //! * **The same twice.** With a [seed](WorkQueueBuilder::seed), a clock of your own and [`Driver::Manual`], a program that uses the queue
 //!   with one thread does the same each time.
 //!
-//! [`guarantees`] has each promise by number, in full, and the moments at which calls take effect.
+//! [`guarantees`] has these promises in full, with a number for each.
 //!
 //! # When not to use it
 //!
-//! * Each message counts: here two adds of one key may become one run. Use a channel.
-//! * Work must survive the process: the queue is in memory. (If a program can list the keys, its replicas can share them: see the package
-//!   `keyqueue-fleet` in the repository.)
-//! * A long queue must slow its producers down: `add` never waits. The number of distinct keys is the only bound.
+//! * **Each message counts.** Here two adds of one key may become one run, so use a channel.
+//! * **Work must survive the process.** The queue is in memory. If a program can list the keys, though, its replicas can share them: see
+//!   the package `keyqueue-fleet` in the repository.
+//! * **A long queue must slow its producers down.** `add` never waits, and the number of distinct keys is the only bound.
 //!
 //! # Traps
 //!
-//! * **After a success call [`succeed`](Item::succeed)** (or [`forget`](WorkQueue::forget)). [`Workers`] do this themselves. Dropping the
-//!   item forgets nothing: a key that was retried then keeps its long backoff, and the queue keeps its record. See [`Stats::failing`].
-//! * **An [`add`](WorkQueue::add) does not wait** for the backoff of its key. [`DelayedAdd::Strict`] can change that.
-//! * A worker thread that calls [`shut_down_with_drain`](WorkQueue::shut_down_with_drain) while it holds an item waits forever: the
-//!   drain waits for that item.
-//! * `get` returns `None` when the queue is shut down and no key is queued. A key that is processing and dirty comes back later. A
-//!   dispatcher that hands items to other threads must not stop at `None`: it may leave such a key behind, and a drain waits for the key.
-//! * During a drain the queue refuses adds, also those of its workers, and retries. A key that fails or is requeued meanwhile goes to
+//! * **After a success call [`succeed`](Item::succeed)** (or [`forget`](WorkQueue::forget)), as [`Workers`] do by themselves. Dropping the
+//!   item forgets nothing, so a key that was retried keeps its long backoff, and the queue keeps its record. See [`Stats::failing`].
+//! * **An [`add`](WorkQueue::add) does not wait** for the backoff of its key. If the key is processing, it is queued as soon as it is done,
+//!   even if the holder calls `retry` or `requeue_after`, and that early run then decides anew when the key comes back. A key that always
+//!   fails and has many events therefore runs all the time. With [`DelayedAdd::Strict`] adds wait for the retry once it is set, so there is
+//!   at most one early run for each.
+//! * **An equal key that is there already stays**, and `add` drops the new one, so data that `Eq` does not compare, such as the time of the
+//!   event, does not reach the worker.
+//! * **`get` returns `None`** when the queue is shut down and no key is queued, but a key that is processing and dirty comes back later. A
+//!   dispatcher that hands items to other threads must not stop at `None`, because it may leave such a key behind, for which a drain waits.
+//! * **A drain refuses adds**, including those of its workers, and retries. A key that fails or is requeued meanwhile goes to
 //!   [`Leftover::refused`]. If processing a key adds more keys, wait until the queue [is idle](WorkQueue::wait_idle) before you drain.
-//! * Do not `add` a key that is processing if its next run must wait. Such an add queues the key as soon as it is done, even if the holder
-//!   calls `retry` or `requeue_after`. That early run then decides anew when the key comes back. [`DelayedAdd::Strict`] helps: adds
-//!   that come after the retry was set wait for it, so there is at most one early run for each retry. (With an event every 2 ms and a
-//!   backoff of a second, a key that always fails ran 4 times in 1.5 s, and 147 times without it.)
-//! * As deadlines approach, the driver sorts the delayed keys anew. With a million delayed keys, the longest sort takes some milliseconds.
-//!   Such a sort comes at most once in 69 seconds. A delay that expires meanwhile is late by this time.
-//! * When the table of keys is full, it doubles. With up to 16 000 keys one add does this, in at most half a millisecond. With more, each
-//!   call moves a few entries.
-//! * [`add_all`](WorkQueue::add_all) wakes workers when its iterator has ended. Feed a slow iterator in batches.
-//! * If the queue already has an equal key, `add` drops the new one. So data that `Eq` does not compare, such as the time of the event,
-//!   does not reach the worker. The queue also keeps a failing key until its failures are forgotten.
-//! * Keys with equal hashes are compared one by one, as in a `HashSet`. To add n of them takes a time that grows with n². To drain them
-//!   takes two to four times as long as to add them. Hashing is seeded, so such keys come only from a `Hash` that ignores a part of the
-//!   key.
-//! * The child of a `fork` has a copy of the queue, but only one thread. There no driver expires delays, and no worker runs. A lock that
-//!   another thread held stays locked. Create the queue after the fork, or `exec` in the child; see [`Driver`].
+//! * **The child of a `fork`** has no threads. Create the queue after the fork, or `exec` in the child: see [`Driver`].
 //!
 //! # How it is built and verified
 //!
-//! A call holds one lock for a short time: [`how_it_works`] has the pictures. `benches/TABLES.md` has the figures of slower designs. Loom
-//! runs models of the real code (`loom-tests/`). Fuzzers compare it with plain references (`fuzz/`). Tests replay 928 recorded traces of
-//! client-go, and check that histories are linearizable (`tests/`). AddressSanitizer and ThreadSanitizer run the tests (`ci/`). These files
-//! are in the repository; the package has `src/` alone.
+//! A call holds one lock for a short time: [`how_it_works`] has the pictures and the reasons. Models under loom, fuzzers, recorded traces
+//! of client-go, a check that histories are linearizable, and sanitizers verify it. They are in the repository, as the package has `src/`
+//! alone.
 //!
 //! # Features
 //!
@@ -242,32 +225,30 @@
 //! | `tokio` | | `Workers::spawn_tasks`: loops as tasks of the current Tokio runtime |
 //! | `tracing` | | `Item::span`, `WorkersBuilder::traced`: a span for each hand-out |
 //!
-//! **`quanta`** saves time where limiters, and queues that [measure](WorkQueueBuilder::measure), read the clock. Delays expire by `Instant`
-//! in any case. On an AMD EPYC (family 25, model 17), `Instant::now` takes 23 ns, and these calls take (24 November 2026; both builds in
-//! one program, in turn; medians of 201 rounds of 100 000 calls):
+//! **`quanta`** saves time where limiters, and queues that [measure](WorkQueueBuilder::measure), read the clock, while delays expire by
+//! `Instant` in any case. On an AMD EPYC (family 25, model 17), where `Instant::now` takes 23 ns, these calls take (24 November 2026; both
+//! builds in one program, in turn; medians of 201 rounds of 100 000 calls):
 //!
 //! | nanoseconds | with `quanta` | without |
 //! |---|---:|---:|
 //! | a token of a [`Bucket`](rate_limiter::Bucket) | 12 | 32 |
-//! | a token that it refuses | 10 | 28 |
 //! | [the default limiter](rate_limiter::default_controller_rate_limiter) | 24 | 41 |
-//! | add, get and done | 17 | 17 |
-//! | the same, measured (one key in eight, at this rate) | 44 | 51 |
+//! | add, get and done, measured (one key in eight, at this rate) | 44 | 51 |
 //! | the same with priorities, measured (each key) | 113 | 174 |
 //!
-//! **`lock-free`** brings two packages, `crossbeam-queue` and `papaya`, and changes nothing but for queues that are built with
+//! **`lock-free`** brings two packages, `crossbeam-queue` and `papaya`, and changes nothing but queues that are built with
 //! `WorkQueueBuilder::lock_free`, whose page says when to take it.
 //!
-//! **`std-lock`** uses `std::sync::Mutex`. In two runs, add, get and done then took 1.5 times as long with one thread, and 2.6 and 6.8
-//! times with two. A library should leave this choice to the program.
+//! **`std-lock`** uses `std::sync::Mutex`, with which add, get and done took 1.5 times as long with one thread, and several times as long
+//! with two. A library should leave this choice to the program.
 
-// On docs.rs, marks items that need a feature. Unstable, so it is off elsewhere; `ci/docs.sh` checks the marks.
+// On docs.rs, marks items that need a feature. It is unstable, so it is off elsewhere, and `ci/docs.sh` checks the marks.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 #[cfg(not(target_has_atomic = "64"))]
 compile_error!("keyqueue needs 64-bit atomics, which this target does not have");
 
-// Tests in here include files of `tests/`, which name the crate.
+// For tests in here, which include files of `tests/` that name the crate.
 #[cfg(test)]
 extern crate self as keyqueue;
 
@@ -355,7 +336,7 @@ pub fn refuse_threads(refuse: bool) {
     sync::refuse_threads(refuse);
 }
 
-/// For `loom-tests/`: the next calls that would pass by a shard that is busy do so, as many as this.
+/// For `loom-tests/`: this number of calls that might pass by a busy shard do so.
 #[cfg(loom)]
 #[doc(hidden)]
 pub fn find_busy(looks: usize) {

@@ -1,4 +1,4 @@
-//! Allocates small numbers. The lowest free number is lent first, so an array that is indexed by them can be truncated behind the
+//! Allocates small numbers. The lowest free number is lent first, so that an array that is indexed by them can be truncated behind the
 //! highest one.
 
 /// The numbers that are lent, as bits. The last word is never 0.
@@ -10,7 +10,6 @@ pub(crate) struct NumberPool {
 }
 
 impl NumberPool {
-    /// The lowest free number.
     #[inline]
     pub(crate) fn first(&mut self) -> u32 {
         while self.lent.get(self.hint) == Some(&u64::MAX) {
@@ -19,14 +18,13 @@ impl NumberPool {
         self.hint as u32 * 64 + self.lent.get(self.hint).map_or(0, |word| word.trailing_ones())
     }
 
-    /// Lends the lowest free number.
     pub(crate) fn lend(&mut self) -> u32 {
         let number = self.first();
         self.put(number);
         number
     }
 
-    /// Lends this number: the lowest free one.
+    /// Lends this number, which is the lowest free one.
     #[inline]
     pub(crate) fn put(&mut self, number: u32) {
         let at = number as usize / 64;
@@ -36,7 +34,6 @@ impl NumberPool {
         self.lent[at] |= 1 << (number % 64);
     }
 
-    /// Takes back a number that was lent.
     #[inline]
     pub(crate) fn give_back(&mut self, number: u32) {
         let at = number as usize / 64;
@@ -49,7 +46,6 @@ impl NumberPool {
         }
     }
 
-    /// Gives back memory that is not needed now.
     pub(crate) fn shrink(&mut self) {
         self.lent.shrink_to_fit();
     }

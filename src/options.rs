@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// How [`WorkQueue::add_with`](crate::WorkQueue::add_with) adds a key. By default at once, like [`add`](crate::WorkQueue::add).
+/// How [`WorkQueue::add_with`](crate::WorkQueue::add_with) adds a key. By default it does so at once, like [`add`](crate::WorkQueue::add).
 ///
 /// # Examples
 /// Debounce: look at a file when there was no event for it for 200 ms.
@@ -22,37 +22,37 @@ use std::time::Duration;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[must_use = "options do nothing until `add_with`"]
 pub struct AddOptions {
-    /// `None`: the caller set no delay. It counts as a delay of zero, but not as a retry.
+    /// `None` means that the caller set no delay, which counts as a delay of zero, but not as a retry.
     pub(crate) delay: Option<Duration>,
     pub(crate) conflict: DelayConflict,
     pub(crate) rate_limited: bool,
-    /// `None`: NORMAL for an add, and the item's priority for a holder.
+    /// `None` means NORMAL for an add, and the item's priority for a holder.
     pub(crate) priority: Option<Priority>,
-    /// The limiter has panicked: it is not called, and the queue counts the failure itself.
+    /// Whether the limiter has panicked. It is not called again then, and the queue counts the failure itself.
     pub(crate) limiter_panicked: bool,
-    /// The limiter does not count this failure of a holder.
+    /// Whether the limiter does not count this failure of a holder.
     pub(crate) is_uncounted: bool,
 }
 
 /// The delay of a retry if the queue's limiter panics.
 pub(crate) const WITHOUT_LIMITER: Duration = Duration::from_millis(50);
 
-/// How urgent a key is. The higher number comes first; keys of one priority are first in, first out.
+/// How urgent a key is. The higher number comes first, and keys of one priority are first in, first out.
 ///
 /// A plain [`add`](crate::WorkQueue::add) counts as [`NORMAL`](Self::NORMAL). The keys of one priority are a *level*. Of several adds of a
 /// key the highest priority counts:
-/// * Queued: an add with a higher priority moves the key to the end of that level. A lower one changes nothing.
+/// * Queued: an add with a higher priority moves the key to the end of that level, and a lower one changes nothing.
 /// * Processing: when the key is done, it is queued at the highest priority of the adds meanwhile.
 /// * Delayed: when the delay expires, the key takes the highest priority of the calls that set or moved the delay.
 ///
-/// Lower priorities do not starve: of 16 hand-outs one goes to the lower levels that wait, in turn. With any number of
-/// [shards](crate::how_it_works#several-shards), the last of `n` keys of lower levels that wait comes within
-/// `16 * (n + 1) + 4 * (shards + getters)` hand-outs of the whole queue, unless a [group](crate::WorkQueueBuilder::fair_by) is full. In a
+/// Lower priorities do not starve, because of 16 hand-outs one goes to the lower levels that wait, in turn. With any number of
+/// [shards](crate::how_it_works#several-shards), the last of `n` keys of lower levels that wait comes within `16 * (n + 1) + 4 * (shards +
+/// getters)` hand-outs of the whole queue, unless a [group](crate::WorkQueueBuilder::fair_by) is full. In a
 /// [strict](crate::WorkQueueBuilder::strict_priorities) queue they may starve.
 ///
-/// With several shards, a getter chooses the shard whose first key has the highest priority, and takes up to 4 keys there. So a key waits
-/// for at most about `4 * (shards + getters)` hand-outs of lower priorities. Unless the queue is strict, it also waits for their turns: one
-/// hand-out of 16.
+/// With several shards, a getter chooses the shard whose first key has the highest priority, and takes up to 4 keys there. A key therefore
+/// waits for at most about `4 * (shards + getters)` hand-outs of lower priorities, and, unless the queue is strict, also for their turns,
+/// which are one hand-out of 16.
 ///
 /// The values are the same as in controller-runtime's priority queue.
 ///
@@ -86,17 +86,17 @@ impl Priority {
 ///
 /// A key has at most two delays, each of which was set by somebody else:
 ///
-/// * A *caller's*: the last call of the queue that has set or moved it, such as [`add_after`](crate::WorkQueue::add_after) or
-///   [`add_rate_limited`](crate::WorkQueue::add_rate_limited), also from within a handler.
-/// * A *holder's*: the end of the last hand-out that has decided when the key comes back, by [`retry`](crate::Item::retry),
+/// * A *caller's* is that of the last call of the queue that has set or moved it, such as [`add_after`](crate::WorkQueue::add_after) or
+///   [`add_rate_limited`](crate::WorkQueue::add_rate_limited), even from within a handler.
+/// * A *holder's* is that of the last hand-out whose end has decided when the key comes back, by [`retry`](crate::Item::retry),
 ///   [`requeue_after`](crate::Item::requeue_after), [`requeue_with`](crate::Item::requeue_with) or the [`Outcome`](crate::Outcome) that
 ///   stands for one of them. The newest decision counts: the end of a later hand-out replaces this delay or, if the work is over
 ///   ([`succeed`](crate::Item::succeed), [`give_up`](crate::Item::give_up)), drops it. A bare drop of the item decides nothing, so the
 ///   delay stays. No holder ever touches a caller's delay.
 ///
-/// When the earlier of the two expires, the queue adds the key, and the later one goes on (unless it is past as well: then one add does for
-/// both). The variants say what a caller does with the two.
-/// In `requeue_with`, [`KeepExisting`](Self::KeepExisting) keeps the delay that the holder of an earlier hand-out has set, and the other two
+/// When the earlier of the two expires, the queue adds the key, and the later one goes on, unless it is past as well, in which case one add
+/// does for both. The variants say what a caller does with the two. In `requeue_with`, [`KeepExisting`](Self::KeepExisting) keeps the delay
+/// that the holder of an earlier hand-out has set, and the other two replace it.
 /// replace it.
 ///
 /// # Examples
@@ -123,16 +123,18 @@ impl Priority {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum DelayConflict {
-    /// Of a caller's old delay and the new one, that with the earlier deadline counts, as in client-go. A holder's delay stays.
+    /// The caller's delay with the earlier deadline counts, be it the old one or the new one, as in client-go. A holder's delay stays.
     #[default]
     EarliestWins,
-    /// The new deadline counts, even if it is later, and both old delays are gone. A new delay of zero drops them, and adds the key at once.
+    /// The new deadline counts, even if it is later, and both old delays are gone. A new delay of zero drops them, and adds the key at
+    /// once.
     ///
     /// If calls move the deadline again and again before it is reached, the key is never handed out. The
     /// [cookbook](crate::cookbook#debounce-and-throttle) has a debounce with a bound.
     Replace,
-    /// The old deadline counts, whoever has set it. The call changes nothing, even with a new delay of zero. (If there is only a holder's
-    /// delay, it becomes a caller's as well: a hand-out that is under way may drop the holder's, and the add must not be lost then.)
+    /// The old deadline counts, whoever has set it, and the call changes nothing, even with a new delay of zero. If there is only a
+    /// holder's delay, it becomes a caller's as well, because a hand-out that is under way may drop the holder's, and the add must not be
+    /// lost then.
     KeepExisting,
 }
 
@@ -140,9 +142,9 @@ pub enum DelayConflict {
 /// [`WorkQueueBuilder::delayed_add`](crate::WorkQueueBuilder::delayed_add).
 ///
 /// A *retry* is a delay that was set for a failure: by [`retry`](crate::Item::retry), by an [`Outcome`](crate::Outcome) that fails, or by
-/// [`add_rate_limited`](crate::WorkQueue::add_rate_limited), with which handlers in client-go's style report their failures. Another delay
-/// is a date, set by [`add_after`](crate::WorkQueue::add_after) or by a requeue. An add meets dates in the same way with each policy: the
-/// key is queued now, and it is added once more at the date, unless the hand-out in between decides otherwise: its
+/// [`add_rate_limited`](crate::WorkQueue::add_rate_limited), with which handlers in client-go's style report their failures. Any other
+/// delay is a date, set by [`add_after`](crate::WorkQueue::add_after) or by a requeue. An add meets dates in the same way with each policy:
+/// the key is queued now, and is added once more at the date, unless the hand-out in between decides otherwise, as its
 /// [`requeue_after`](crate::Item::requeue_after) replaces the date of an earlier requeue.
 ///
 /// # Examples
@@ -166,14 +168,14 @@ pub enum DelayConflict {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum DelayedAdd {
-    /// Both take effect: the key is queued now, and added again when its delay expires, unless the hand-out in between succeeds, gives up
-    /// or fails anew. As in client-go.
+    /// Both take effect, as in client-go: the key is queued now, and added again when its delay expires, unless the hand-out in between
+    /// succeeds, gives up or fails anew.
     #[default]
     Independent,
-    /// The add replaces the retry: the key is queued now. As in controller-runtime, whose adds replace dates as well.
+    /// The add replaces the retry, and the key is queued now, as in controller-runtime, whose adds replace dates as well.
     Promote,
-    /// The add waits for the retry, so no add bypasses a backoff. [`cancel`](crate::WorkQueue::cancel) lets the add take effect; so does
-    /// the end of a hand-out that drops the retry, or that requeues the key in its place.
+    /// The add waits for the retry, so no add bypasses a backoff. [`cancel`](crate::WorkQueue::cancel) lets the add take effect, and so
+    /// does the end of a hand-out that drops the retry, or that requeues the key in its place.
     Strict,
 }
 
@@ -182,8 +184,8 @@ pub enum DelayedAdd {
 /// In both cases nobody holds the key any more, and the queue [counts](crate::Stats::panics) the panic.
 ///
 /// The policy applies to an item that is dropped while its thread unwinds. It does not apply if the holder calls
-/// [`done`](crate::Item::done) or the like, even while the thread unwinds. Nor does it apply to an item that a thread gets while it already
-/// unwinds, in a `Drop` that calls [`get`](crate::WorkQueue::get): dropping this item is `done`.
+/// [`done`](crate::Item::done) or the like, even while the thread unwinds, nor to an item that a thread gets while it already unwinds, in a
+/// `Drop` that calls [`get`](crate::WorkQueue::get): dropping this item is `done`.
 ///
 /// # Examples
 /// ```
@@ -194,11 +196,11 @@ pub enum DelayedAdd {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum OnPanic {
-    /// The key is done, as without a panic: it comes back only if it was added meanwhile.
+    /// The key is done, as without a panic, so it comes back only if it was added meanwhile.
     Done,
-    /// The key has failed: it comes back after the limiter's delay, as by [`retry`](crate::Item::retry). After a shut-down it does not come
-    /// back. [`Workers`](crate::Workers) then return it in [`Leftover::refused`](crate::Leftover::refused); the queue itself keeps no list
-    /// of such keys.
+    /// The key has failed, so it comes back after the limiter's delay, as by [`retry`](crate::Item::retry). After a shut-down it does not
+    /// come back: [`Workers`](crate::Workers) then return it in [`Leftover::refused`](crate::Leftover::refused), but the queue itself keeps
+    /// no list of such keys.
     Retry,
 }
 
@@ -275,13 +277,12 @@ impl AddOptions {
         self
     }
 
-    /// The priority is not NORMAL.
+    /// Whether the priority is not NORMAL.
     #[inline]
     pub(crate) fn has_level(&self) -> bool {
         self.level() != Priority::NORMAL.0
     }
 
-    /// The priority of an add.
     #[inline]
     pub(crate) fn level(&self) -> i8 {
         match self.priority {
@@ -290,13 +291,13 @@ impl AddOptions {
         }
     }
 
-    /// At least this delay.
+    /// Makes the delay at least this long.
     pub(crate) fn not_before(mut self, delay: Duration) -> Self {
         self.delay = self.delay.max(Some(delay));
         self
     }
 
-    /// After a panic of the limiter: the delay is at least [`WITHOUT_LIMITER`], and the limiter is not called again.
+    /// Called after a panic of the limiter: the delay is at least [`WITHOUT_LIMITER`], and the limiter is not called again.
     pub(crate) fn without_limiter(self) -> Self {
         Self { limiter_panicked: true, ..self.not_before(WITHOUT_LIMITER) }
     }

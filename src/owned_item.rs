@@ -57,7 +57,7 @@ impl<K> OwnedItem<K> {
     #[inline]
     fn finish<R>(self, finish: impl FnOnce(Item<'_, K>) -> R) -> R {
         let this = ManuallyDrop::new(self);
-        // SAFETY: `this` is not dropped, so the handle is moved; it keeps the queue alive for the token (S4).
+        // SAFETY: `this` is not dropped, so the handle is moved, and it keeps the queue alive for the token (S4).
         let queue = unsafe { std::ptr::read(&this.queue) };
         // SAFETY: `this` is not dropped and not used again, so the token is moved (S4).
         finish(Item::new_quietly(&queue, unsafe { this.claimed.duplicate() }))

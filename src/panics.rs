@@ -7,12 +7,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 /// The number of nested panic payloads that are dropped before the next one is leaked.
 const NESTED: usize = 4;
 
-/// Calls foreign code. `None`: it panicked, and the panic is caught.
+/// Calls foreign code. Returns `None` if it panicked; the panic is caught.
 pub(crate) fn contained<R>(call: impl FnOnce() -> R) -> Option<R> {
     catch_unwind(AssertUnwindSafe(call)).map_err(discard).ok()
 }
 
-/// Calls foreign code. In a thread that unwinds, its panic is caught: a second one would abort the process.
+/// Calls foreign code. In a thread that unwinds, its panic is caught, because a second one would abort the process.
 #[inline]
 pub(crate) fn contained_while_unwinding(call: impl FnOnce()) {
     if panicking() {
@@ -33,9 +33,8 @@ pub(crate) fn discard(mut payload: Box<dyn Any + Send>) {
     std::mem::forget(payload); // each drop panics with a new payload, possibly without end
 }
 
-/// The panic of foreign code, if it panicked. The caller passes it on when its own step is complete.
-///
-/// Dropping this drops the payload; its drop never panics.
+/// The panic of foreign code, if it panicked. The caller passes it on when its own step is complete. Dropping this drops the payload, and
+/// never panics.
 #[must_use = "the panic is lost if it is not passed on"]
 pub(crate) struct Caught(Option<Box<dyn Any + Send>>);
 
@@ -47,8 +46,8 @@ impl Caught {
         Self(catch_unwind(AssertUnwindSafe(call)).err())
     }
 
-    /// Calls foreign code for each of these, also after a panic, and keeps the first panic. (One `catch_unwind` for all of them: one for each
-    /// takes as long as the end of a processing.)
+    /// Calls foreign code for each of these, even after a panic, and keeps the first panic. One `catch_unwind` serves for all of them,
+    /// because one for each would take as long as the end of a hand-out.
     pub(crate) fn call_for_each<T>(items: impl IntoIterator<Item = T>, mut call: impl FnMut(T)) -> Self {
         let (mut items, mut first) = (items.into_iter(), Self::NOTHING);
         loop {
@@ -60,7 +59,7 @@ impl Caught {
         }
     }
 
-    /// Also that panic, which is dropped if there is one already.
+    /// Keeps that panic, too, or drops it if there is one already.
     pub(crate) fn keep(&mut self, other: Self) {
         if !self.is_some() {
             *self = other;
@@ -72,7 +71,7 @@ impl Caught {
         self.0.is_some()
     }
 
-    /// Resumes the panic, unless the thread unwinds: a second panic would abort the process.
+    /// Resumes the panic, unless the thread unwinds, because a second panic would abort the process.
     #[inline]
     pub(crate) fn pass_on(mut self) {
         if self.is_some() && panicking() {
@@ -93,7 +92,7 @@ impl Drop for Caught {
     }
 }
 
-/// Drops values of foreign types, and catches the panic of each drop. Returns how many of the drops panicked.
+/// Drops values of foreign types, and catches the panic of each drop. Returns how many drops panicked.
 pub(crate) fn drop_each<T>(items: impl IntoIterator<Item = T>) -> usize {
     items.into_iter().filter_map(|item| contained(|| drop(item)).is_none().then_some(())).count()
 }
@@ -104,7 +103,6 @@ mod tests {
     use std::panic::panic_any;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    /// A payload that counts its drops.
     struct Counted(&'static AtomicUsize);
 
     impl Drop for Counted {
@@ -115,7 +113,7 @@ mod tests {
 
     static ENDLESS: AtomicUsize = AtomicUsize::new(0);
 
-    /// A payload whose drop panics with another such payload. Without a size, so that the last one leaks no memory.
+    /// A payload whose drop panics with another such payload. It has no size, so that the last one leaks no memory.
     struct Endless;
 
     impl Drop for Endless {

@@ -1,4 +1,4 @@
-//! Prefetch hints, on x86-64 and 64-bit ARM. Elsewhere they do nothing: stable Rust has no intrinsic for them.
+//! Prefetch hints on x86-64 and 64-bit ARM. Elsewhere they do nothing, because stable Rust has no intrinsic for them.
 
 /// Prefetches the cache line of an address. The address may be invalid.
 #[inline]

@@ -24,10 +24,14 @@ use std::time::Duration;
 /// A deduplicating work queue: a key is queued at most once, and processed by at most one holder at a time.
 ///
 /// This is a handle. Clones are cheap and refer to the same queue. The queue and its keys are freed with the last handle, item or future.
-/// If the queue's thread is at work on [delays](crate::Driver) at that moment, it frees them when its step ends, and catches a panic of
-/// a key's drop.
+/// If the queue's thread is at work on [delays](crate::Driver) at that moment, it frees them when its step ends, and catches a panic of a
+/// key's drop.
 ///
 /// See the [crate's page](crate) for what the queue guarantees.
+///
+/// # Keys with equal hashes
+/// Such keys are compared one by one, as in a `HashSet`, so adding n of them takes a time that grows with n², and draining them two to four
+/// times as long. Hashing is seeded, so they come only from a `Hash` that ignores a part of the key.
 ///
 /// # Examples
 /// ```
@@ -72,19 +76,21 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     /// build deadlocks.
     ///
     /// # Panics
-    /// If `Hash` or `Eq`, or the function of [`fair_by`](crate::WorkQueueBuilder::fair_by) or
-    /// [`group_weight`](crate::WorkQueueBuilder::group_weight), panics; nothing has changed then. Or if an
-    /// [observer](crate::observe::Observer#panics) panics, or the drop of a key that the queue has already; the call has taken effect then.
-    /// Or if a shard would hold more than about a billion keys (134 million of large ones).
+    /// * If `Hash` or `Eq`, or the function of [`fair_by`](crate::WorkQueueBuilder::fair_by) or
+    ///   [`group_weight`](crate::WorkQueueBuilder::group_weight), panics. Nothing has changed then.
+    /// * If an [observer](crate::observe::Observer#panics) panics, or the drop of a key that the queue has already. The call has taken
+    ///   effect then.
+    /// * If a shard would hold more than about a billion keys (134 million of large ones).
     ///
     /// # Blocking
-    /// Does not wait for keys or workers. Takes one lock for some ten nanoseconds. A thread that finds the lock taken backs off for about
-    /// five microseconds at a time, at most six times, and then parks. An add that makes the table of keys grow takes up to half a
-    /// millisecond. (Beyond 16 000 keys, many adds share this work instead.) [`capacity`](crate::WorkQueueBuilder::capacity) avoids this.
+    /// Does not wait for keys or workers, but takes one lock for some ten nanoseconds. A thread that finds the lock taken backs off for
+    /// about five microseconds at a time, at most six times, and then parks. An add that makes the table of keys grow takes up to half a
+    /// millisecond, unless there are more than 16 000 keys, in which case many adds share this work.
+    /// [`capacity`](crate::WorkQueueBuilder::capacity) avoids it.
     ///
     /// # Memory ordering
-    /// An accepted `add` *happens-before* the return of the next `get` of its key. This holds even if the add changes nothing: the next
-    /// hand-out of the key sees what happened before the add.
+    /// An accepted `add` *happens-before* the return of the next `get` of its key, even if the add changes nothing: the next hand-out of
+    /// the key sees what happened before the add.
     ///
     /// # Examples
     /// ```
@@ -100,17 +106,17 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
         Shared::add(&self.shared, key, Wakeups::Now)
     }
 
-    /// Adds many keys, and wakes workers when all are added. Returns how many were [`Queued`](Added::Queued) or
-    /// [`Deferred`](Added::Deferred).
+    /// Adds many keys, and wakes workers when all are added, so feed a slow iterator in batches. Returns how many keys were
+    /// [`Queued`](Added::Queued) or [`Deferred`](Added::Deferred).
     ///
     /// Other threads may add and take keys in between, so the call as a whole is not [linearizable](crate#what-it-guarantees).
     ///
-    /// With tens of thousands of queued keys this is faster than a loop of adds, by up to a half: the call then takes 32 keys from an
+    /// With tens of thousands of queued keys this is faster than a loop of adds, by up to a half, because the call takes 32 keys from an
     /// iterator that knows how many it has, and adds them together, so that they wait for memory at the same time.
     ///
     /// # Panics
     /// Like [`add`](Self::add), and if the iterator panics. The keys before the panic stay added, and the call wakes workers for them. If
-    /// `Eq` or the drop of a key panics, up to 31 keys that the iterator has yielded after that one may be dropped, and not added.
+    /// `Eq` or the drop of a key panics, up to 31 keys that the iterator has yielded after that one may be dropped and not added.
     ///
     /// # Blocking
     /// Like [`add`](Self::add). With many keys it holds the lock for as long as 32 adds take, a few microseconds.
@@ -126,24 +132,25 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
 
     /// Adds a key when this delay expires. A delay of zero is an [`add`](Self::add).
     ///
-    /// The delay expires when the clock is at or past the time of this call plus the delay, to the nanosecond. It is never early. It may be
-    /// late by the time that it takes to wake a thread. (With a million delayed keys, also by the time that it takes to sort them: see the
-    /// crate's page, "Traps".) Delays expire in the order of their deadlines. Equal deadlines expire in the order of the calls. Any delay
-    /// is accepted. A delay past the end of the clock (about 584 years), such as `Duration::MAX`, never expires.
+    /// The delay expires when the clock is at or past the time of this call plus the delay, to the nanosecond. It is never early, but may
+    /// be late by the time that it takes to wake a thread, or longer if the driver has many keys to add or to sort: as deadlines approach,
+    /// at most once in 69 seconds, it sorts the delayed keys anew, which takes some milliseconds if there are a million. Delays expire in
+    /// the order of their deadlines, and equal deadlines in the order of the calls. Any delay is accepted. A delay past the end of the
+    /// clock (about 584 years), such as `Duration::MAX`, never expires.
     ///
-    /// A key has at most one delay that callers have set: the earlier deadline counts, unless [`add_with`](Self::add_with) chooses otherwise.
-    /// (Its holder may set another one, by a retry or a requeue.) A delay and a plain
-    /// [`add`](Self::add) of the same key are independent, unless [`DelayedAdd`](crate::DelayedAdd) says otherwise. When the delay expires,
-    /// the queue does an [`add`](Self::add) of the key.
+    /// When the delay expires, the queue does an [`add`](Self::add) of the key. A key has at most one delay that callers have set, and the
+    /// earlier deadline counts, unless [`add_with`](Self::add_with) chooses otherwise. Its holder may set another one, by a retry or a
+    /// requeue. A delay and a plain [`add`](Self::add) of the same key are independent, unless [`DelayedAdd`](crate::DelayedAdd) says
+    /// otherwise.
     ///
-    /// [`shut_down`](Self::shut_down) cuts delays off, as in client-go. The queue keeps them for [`take_delayed`](Self::take_delayed).
+    /// [`shut_down`](Self::shut_down) cuts delays off, as in client-go, but the queue keeps them for [`take_delayed`](Self::take_delayed).
     ///
     /// # Panics
     /// Like [`add`](Self::add), and if the delays of a shard would take more than 17 GB. The call does not panic if the system cannot start
     /// the driver thread: see [`Driver::Thread`](crate::Driver::Thread).
     ///
     /// # Blocking
-    /// Like [`add`](Self::add): one lock, for some tens of nanoseconds. The driver thread holds the lock for a few microseconds at a time.
+    /// Like [`add`](Self::add), one lock for some tens of nanoseconds. The driver thread holds the lock for a few microseconds at a time.
     ///
     /// # Examples
     /// ```
@@ -171,8 +178,8 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     /// Like [`add_after`](Self::add_after).
     ///
     /// # Blocking
-    /// Like [`add_after`](Self::add_after). The first call with a [priority](AddOptions::priority) other than NORMAL also allocates some
-    /// 20 KB in the key's shard. It visits no other key.
+    /// Like [`add_after`](Self::add_after). The first call with a [priority](AddOptions::priority) other than NORMAL also allocates some 20
+    /// KB in the key's shard, but visits no other key.
     ///
     /// # Examples
     /// ```
@@ -195,14 +202,15 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     /// Counts a failure of a key, and adds it after the delay that the queue's [limiter](crate::WorkQueueBuilder::rate_limiter) chooses.
     /// For an event, use [`add`](Self::add).
     ///
-    /// Like [`add_after`](Self::add_after) with the delay that [`when`](crate::rate_limiter::RateLimiter::when) returns. The failure counts
-    /// even if an earlier delay stands, and even after a shut-down. A worker that holds the key calls [`retry`](Item::retry) instead.
+    /// This is an [`add_after`](Self::add_after) with the delay that [`when`](crate::rate_limiter::RateLimiter::when) returns. The failure
+    /// counts even if an earlier delay stands, and even after a shut-down. A worker that holds the key calls [`retry`](Item::retry)
+    /// instead.
     ///
-    /// Until the delay expires, the key is not queued: it counts in [`delayed_len`](Self::delayed_len), not in [`len`](Self::len).
+    /// Until the delay expires, the key is not queued, so it counts in [`delayed_len`](Self::delayed_len) and not in [`len`](Self::len).
     ///
     /// # Panics
-    /// Like [`add_after`](Self::add_after), and if the limiter panics; nothing has changed then. When `Hash`, `Eq` or a function of the
-    /// groups panics, a limiter of your own has already counted the failure.
+    /// Like [`add_after`](Self::add_after), and if the limiter panics, in which case nothing has changed. When `Hash`, `Eq` or a function
+    /// of the groups panics, a limiter of your own has already counted the failure.
     ///
     /// # Blocking
     /// Like [`add_after`](Self::add_after), plus the time that the limiter takes.
@@ -228,15 +236,15 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
         self.add_with(key, AddOptions::new().rate_limited())
     }
 
-    /// Forgets the failures of a key: its next failure counts as the first. The key's delay stands, see [`cancel`](Self::cancel).
+    /// Forgets the failures of a key, so that its next failure counts as the first. The key's delay stands: see [`cancel`](Self::cancel).
     ///
     /// A worker that holds the key calls [`succeed`](Item::succeed) instead. The key may be of any type that is [`Equivalent`] to `K`, see
     /// [`cancel`](Self::cancel). By default the queue counts failures itself: `Equivalent` then runs under a lock, so it must not use this
-    /// queue. A limiter of your own needs a key of type `K`, which this call creates: if `K` is `String`, a `&str` costs a `String`. So a
-    /// type of your own must be `Clone`, and convert into `K`.
+    /// queue. A limiter of your own needs a key of type `K`, which this call creates: if `K` is `String`, a `&str` costs a `String`. A type
+    /// of your own must therefore be `Clone`, and convert into `K`.
     ///
     /// # Panics
-    /// If `Hash`, `Eq`, the drop of the key or a limiter of your own panics. When `Hash` or `Eq` panics, nothing has changed. When the
+    /// If `Hash`, `Eq`, the drop of the key or a limiter of your own panics. When `Hash` or `Eq` panics, nothing has changed, and when the
     /// drop panics, the key is forgotten.
     ///
     /// # Examples
@@ -280,17 +288,17 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
 
     /// Drops a key's delays: the [caller's and the holder's](crate::DelayConflict). Returns whether the key had one.
     ///
-    /// The key may be of any type that is [`Equivalent`] to `K`: `K` itself, or a type that `K` borrows as (a `&str` finds a `String`). A
-    /// type of your own may be, too (a pair of `&str` finds a pair of `String`). It must have the same `Hash` as the key in the queue, or
-    /// the call may not find the key. `Equivalent` runs under a lock, so it must not use this queue. If it does, a debug build panics, and
-    /// a release build deadlocks.
+    /// The key may be of any type that is [`Equivalent`] to `K`: `K` itself, or a type that `K` borrows as, so that a `&str` finds a
+    /// `String`. A type of your own may be, too, for example so that a pair of `&str` finds a pair of `String`. It must have the same
+    /// `Hash` as the key in the queue, or the call may not find the key. `Equivalent` runs under a lock, so it must not use this queue. If
+    /// it does, a debug build panics, and a release build deadlocks.
     ///
     /// A key that is queued or processing stays so. `false` may also mean that the delay has just expired, and the key is queued. With
     /// [`DelayedAdd::Strict`](crate::DelayedAdd::Strict), an add that waited for a retry takes effect now.
     ///
     /// # Panics
-    /// If `Hash` or `Equivalent` (as a rule `Eq` and `Borrow`) panics; nothing has changed then. Or if the drop of the key or an
-    /// [observer](crate::observe::Observer#panics) panics; the delay is dropped then.
+    /// If `Hash` or `Equivalent` (as a rule `Eq` and `Borrow`) panics, in which case nothing has changed, or if the drop of the key or an
+    /// [observer](crate::observe::Observer#panics) panics, in which case the delay is dropped.
     ///
     /// # Examples
     /// ```
@@ -326,18 +334,18 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
         self.shared.cancel(key)
     }
 
-    /// Takes a key back. A queued key leaves the queue. A key that is processing and was added again does not come back when its holder is
-    /// done. The key's delays are dropped. Returns whether the call found any of these.
+    /// Takes a key back: a queued key leaves the queue, and a key that is processing and was added again does not come back when its holder
+    /// is done. The key's delays are dropped. Returns whether the call found any of these.
     ///
     /// A holder keeps its key, and its hand-out goes on. The call only takes the later add back, so [`Item::is_dirty`] is false again. That
-    /// add may have woken a task that waits in [`Item::until_dirty`]. If this call comes before the task's next poll, the task waits again.
-    /// Failures stay counted, see [`forget`](Self::forget). With [`DelayedAdd::Strict`](crate::DelayedAdd::Strict), an add that waits for
+    /// add may have woken a task that waits in [`Item::until_dirty`]; if this call comes before the task's next poll, the task waits again.
+    /// Failures stay counted (see [`forget`](Self::forget)). With [`DelayedAdd::Strict`](crate::DelayedAdd::Strict), an add that waits for
     /// the delay is taken back with it. An add that comes after this call is a new one.
     ///
-    /// This is one step, also with shards, priorities and groups. `false` may also mean that a getter has just taken the key, or that its
-    /// holder is done. The [limit](crate::WorkQueueBuilder::max_processing_per_group) of a group counts keys that are processing, so the
-    /// call frees no place in a full group. The call works after a shut-down too. If it takes the last key back, a drain or a wait for an
-    /// idle queue ends. [`Stats::taken`] counts the queued keys and later adds that calls took back.
+    /// This is one step, even with shards, priorities and groups. `false` may also mean that a getter has just taken the key, or that its
+    /// holder is done. The call frees no place in a full group, because the [limit](crate::WorkQueueBuilder::max_processing_per_group) of a
+    /// group counts keys that are processing. The call works after a shut-down too, and if it takes the last key back, a drain or a wait
+    /// for an idle queue ends. [`Stats::taken`] counts the queued keys and later adds that calls took back.
     ///
     /// The key's `Hash` and [`Equivalent`] must agree with `K`'s `Hash` and `Eq`, see [`cancel`](Self::cancel).
     ///
@@ -368,21 +376,21 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
         self.shared.remove(key)
     }
 
-    /// Takes all delays out, and returns their keys, earliest first, each with the time that was left and its priority. Of a key with a
+    /// Takes all delays out, and returns their keys, earliest first, each with the time that was left and its priority. If a key has a
     /// [caller's and a holder's delay](crate::DelayConflict), both are taken, and the earlier one is returned.
     ///
     /// Call this after a shut-down, to keep the delays that it has cut off. The call works before a shut-down too. A key that is queued or
-    /// processing stays so. Failures stay counted. With [`DelayedAdd::Strict`](crate::DelayedAdd::Strict), the call takes an add that
-    /// waited for a delay with the delay.
+    /// processing stays so, and failures stay counted. With [`DelayedAdd::Strict`](crate::DelayedAdd::Strict), an add that waited for a
+    /// delay is taken with it.
     ///
     /// The result may or may not include delays that other threads set meanwhile.
     ///
     /// # Panics
-    /// If `K`'s `Clone` panics: then the call takes nothing. It clones the delayed keys, under the lock, so `Clone` must not use this queue. It
-    /// catches panics of the keys' drops, and [counts](crate::Stats::caught_panics) them.
+    /// If `K`'s `Clone` panics, in which case the call takes nothing. The call clones the delayed keys under the lock, so `Clone` must not
+    /// use this queue. It catches panics of the keys' drops, and [counts](crate::Stats::caught_panics) them.
     ///
     /// # Blocking
-    /// Visits all keys, and holds the lock for some ten microseconds at a time. Other calls can take it in between.
+    /// Visits all keys, and holds the lock for some ten microseconds at a time, in between which other calls can take it.
     ///
     /// # Examples
     /// ```
@@ -406,25 +414,25 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     /// Takes all queued and delayed keys that match out of the queue, and returns them. Use it when a replica no longer owns a part of the
     /// keys, or to drop the work of a tenant that is gone.
     ///
-    /// It returns queued keys in the order of the queue (with priorities or groups, by priority and then by age; with several shards, see
-    /// [`Leftover::queued`]), and delayed keys earliest first, each with the time that was left. A key that is processing stays with its holder. If it matches, it is listed in
-    /// [`processing`](Leftover::processing). If it was added again, it is queued when its holder is done; a later call can take it out.
-    /// Failures stay counted, see [`forget`](Self::forget). With [`DelayedAdd::Strict`](crate::DelayedAdd::Strict), the call takes an add
-    /// that waited for a delay with the delay.
+    /// Queued keys are returned in the order of the queue: with priorities or groups, by priority and then by age, and with several shards
+    /// as [`Leftover::queued`] says. Delayed keys are returned earliest first, each with the time that was left. A key that is processing
+    /// stays with its holder, and is listed in [`processing`](Leftover::processing) if it matches. If it was added again, it is queued when
+    /// its holder is done, and a later call can take it out. Failures stay counted (see [`forget`](Self::forget)). With
+    /// [`DelayedAdd::Strict`](crate::DelayedAdd::Strict), an add that waited for a delay is taken with it.
     ///
-    /// This is not one step. The call takes every matching key that is queued or delayed during the whole call. It may or may not take a
+    /// This is not one step. The call takes every matching key that is queued or delayed during the whole call, and may or may not take a
     /// key that is added, handed out or moved meanwhile. It takes a key once, and the queue does not hand the key out for the adds before
-    /// that. (A key that is done and handed out again meanwhile may be in `processing` twice.)
+    /// that. A key that is done and handed out again meanwhile may be in `processing` twice.
     ///
-    /// The predicate runs under no lock, so it may use the queue. It gets a clone of each key that is queued, delayed or processing. A key
-    /// that is queued and delayed is asked about once. `Clone` runs under the lock.
+    /// The predicate runs under no lock, so it may use the queue. It gets a clone of each key that is queued, delayed or processing, once
+    /// even if the key is queued and delayed. `Clone` runs under the lock.
     ///
     /// # Panics
     /// If the predicate or `K`'s `Clone` panics, or the drop of a clone for which the predicate is false. The call has taken nothing then.
-    /// After that the call catches panics of the keys' drops, and [counts](crate::Stats::caught_panics) them.
+    /// Later panics, of the keys' drops, are caught and [counted](crate::Stats::caught_panics).
     ///
     /// # Blocking
-    /// Visits all keys, and holds the lock for some ten microseconds at a time. Other calls can take it in between.
+    /// Visits all keys, and holds the lock for some ten microseconds at a time, in between which other calls can take it.
     ///
     /// # Examples
     /// ```
@@ -445,16 +453,16 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
 }
 
 impl<K> WorkQueue<K> {
-    /// Waits until a key is queued, and takes the first. `None`: the queue is shut down, and no key is queued.
+    /// Waits until a key is queued, and takes the first. Returns `None` if the queue is shut down and no key is queued.
     ///
     /// After `None`, a key may still come back: if it was added again while processing, before the shut-down, it is queued when its holder
-    /// is done. So the holder, or the thread that drains, should call `get` again.
+    /// is done. The holder, or the thread that drains, should therefore call `get` again.
     ///
     /// The item borrows the queue. To move it to another thread or a task (`tokio::spawn`), see [`get_owned`](Self::get_owned).
     ///
     /// # Blocking
-    /// Parks the thread. While keys come fast, in less than two microseconds each, it spins for about a microsecond first, and then yields a
-    /// few times.
+    /// Parks the thread. While keys come fast, in less than two microseconds each, it first spins for about a microsecond, and then yields
+    /// a few times.
     ///
     /// # Examples
     /// ```
@@ -532,7 +540,7 @@ impl<K> WorkQueue<K> {
         self.get_parked(&Deadline::never()).ok()
     }
 
-    /// `get` when no key is queued.
+    /// `get`, after it found no queued key.
     #[cold]
     fn get_parked(&self, deadline: &Deadline) -> Result<Item<'_, K>, GetTimeoutError> {
         match Shared::get_parked(&self.shared, deadline) {
@@ -546,15 +554,15 @@ impl<K> WorkQueue<K> {
     ///
     /// Works on any executor, together with threads in [`get`](Self::get): the getter that has waited longest is woken first.
     ///
-    /// If a getter may take a queued key, the future is ready at its first poll. But after 128 such keys on one thread the next future gives
+    /// If there is a queued key to take, the future is ready at its first poll. But after 128 such keys on one thread the next future gives
     /// way to other tasks, so that a loop whose work never waits does not keep its runtime from them: it wakes its task, and is pending
-    /// once. It has taken no key then, and other getters may take what is queued. To find out whether a key is queued, call
-    /// [`try_get`](Self::try_get), and do not poll a future once.
+    /// once. It has taken no key then, and other getters may take what is queued. To find out whether a key is queued, therefore, call
+    /// [`try_get`](Self::try_get) instead of polling a future once.
     ///
     /// # Cancel safety
-    /// Dropping the future loses nothing: its wake-up goes to the next getter. A woken future must be polled or dropped. A future that is
-    /// neither (its task never runs again, or `std::mem::forget` leaked it) keeps the wake-up. A key may then stay queued until the next
-    /// add wakes another getter, or until another getter's time is up.
+    /// Dropping the future loses nothing, because its wake-up goes to the next getter. A woken future must be polled or dropped. A future
+    /// that is neither, because its task never runs again or `std::mem::forget` leaked it, keeps the wake-up. A key may then stay queued
+    /// until the next add wakes another getter, or until another getter's time is up.
     ///
     /// # Examples
     /// ```
@@ -574,8 +582,7 @@ impl<K> WorkQueue<K> {
         GetAsync::new(&self.shared)
     }
 
-    /// Like [`get`](Self::get), with an item that owns a handle of the queue. The item is `'static`, so it may go to another thread or
-    /// task.
+    /// Like [`get`](Self::get), with an item that owns a handle of the queue, and so is `'static` and may go to another thread or task.
     ///
     /// # Blocking
     /// Like [`get`](Self::get).
@@ -615,7 +622,7 @@ impl<K> WorkQueue<K> {
     }
 
     /// Like [`get_async`](Self::get_async), with an item that owns a handle of the queue, so it may move into a task. A loop that starts a
-    /// task for each key must bound the number of tasks itself. [`Workers`](crate::Workers) bound it, and catch panics.
+    /// task for each key must bound the number of tasks itself, while [`Workers`](crate::Workers) bound it, and catch panics.
     ///
     /// # Cancel safety
     /// Like [`get_async`](Self::get_async).
@@ -648,9 +655,11 @@ impl<K> WorkQueue<K> {
         poll_fn(move |cx| Pin::new(&mut get).poll(cx).map(|item| item.map(Item::into_owned)))
     }
 
-    /// Waits until a key is queued, and takes up to `max` keys, which then end together: see [`Batch`]. It releases the lock after every 256
-    /// keys (16 with a limit for groups; with several shards after each), so other getters may take keys in between. An empty batch: the
-    /// queue is shut down and no key is queued, or `max` is 0.
+    /// Waits until a key is queued, and takes up to `max` keys, which then end together: see [`Batch`]. The batch is empty if the queue is
+    /// shut down and no key is queued, or if `max` is 0.
+    ///
+    /// The call releases the lock after every 256 keys (16 with a limit for groups, and each one with several shards), so other getters may
+    /// take keys in between.
     ///
     /// # Blocking
     /// Like [`get`](Self::get).
@@ -697,7 +706,7 @@ impl<K> WorkQueue<K> {
 
     /// The batch of an item, and of what else is queued.
     fn batch_from<'q>(&'q self, first: Item<'q, K>, max: usize) -> Batch<'q, K> {
-        // Allocates room here, so that the critical section allocates nothing.
+        // The room is allocated here, so that the critical section allocates nothing.
         let room = max.min(self.len().saturating_add(1));
         let mut items = Vec::with_capacity(room);
         items.push(first);
@@ -732,7 +741,7 @@ impl<K> WorkQueue<K> {
         self.get_batch(max).into_items()
     }
 
-    /// The number of queued keys. Processing keys do not count. A snapshot, read without the lock: it orders no memory accesses.
+    /// The number of queued keys, without those that are processing. A snapshot, read without the lock, so it orders no memory accesses.
     ///
     /// # Examples
     /// ```
@@ -775,8 +784,8 @@ impl<K> WorkQueue<K> {
         self.shared.processing_len()
     }
 
-    /// The number of keys that have a delay. Such a key may also be queued or processing. Counts delays that a shut-down has cut off, until
-    /// they are [taken](Self::take_delayed). A snapshot. [`delayed_keys`](crate::Inspect::delayed_keys) lists them.
+    /// The number of keys that have a delay. Such a key may also be queued or processing. Delays that a shut-down has cut off count until
+    /// they are [taken](Self::take_delayed). A snapshot. [`delayed_keys`](crate::Inspect::delayed_keys) lists the keys.
     ///
     /// # Examples
     /// ```
@@ -794,12 +803,12 @@ impl<K> WorkQueue<K> {
     /// Adds the keys whose delays have expired by now, and returns the number of these delays. Needed only with
     /// [`Driver::Manual`](crate::Driver::Manual).
     ///
-    /// Returns 0 after a shut-down, which cuts off all delays. At its end it reports, if the observer has an
+    /// Returns 0 after a shut-down, which cuts off all delays. At its end the call reports, if the observer has an
     /// [interval](crate::observe::Observer::interval) and that has passed.
     ///
     /// # Panics
-    /// If an [observer](crate::observe::Observer#panics) panics. The keys of its events are added. A later call adds the other keys that
-    /// are due.
+    /// If an [observer](crate::observe::Observer#panics) panics. The keys of its events are added, and a later call adds the other keys
+    /// that are due.
     ///
     /// # Blocking
     /// Takes the lock for a few microseconds at a time, until it has added each key whose delay had expired when the call began.
@@ -821,13 +830,13 @@ impl<K> WorkQueue<K> {
         Shared::turn(&self.shared)
     }
 
-    /// Refuses adds from now on. The queue still hands out queued keys. A get that finds no queued key returns that the queue is shut down.
+    /// Refuses adds from now on. The queue still hands out queued keys, and a get that finds none returns that the queue is shut down.
     ///
     /// If a key was added again while processing, before the shut-down, it still comes back when its holder is done. By then all other
-    /// getters may have ended. A worker that calls `get` again after each `done` processes the key. See also the crate's page, "Traps".
+    /// getters may have ended, but a worker that calls `get` again after each `done` processes the key. See also the crate's page, "Traps".
     ///
     /// A [`retry`](Item::retry) or requeue of an item is an add, so the queue refuses it too, with [`Added::Rejected`]. The queue keeps no
-    /// list of such keys: their holders have them. ([`Workers`](crate::Workers) return them in [`Leftover::refused`].)
+    /// list of such keys, because their holders have them; [`Workers`](crate::Workers) return them in [`Leftover::refused`].
     ///
     /// A second call only releases the callers that wait in [`shut_down_with_drain`](Self::shut_down_with_drain).
     ///
@@ -850,11 +859,11 @@ impl<K> WorkQueue<K> {
 
     /// Like [`shut_down`](Self::shut_down), and returns when no key is queued or processing.
     ///
-    /// Any number of threads may drain at the same time. A later plain `shut_down` releases them all. Meanwhile the queue refuses retries
-    /// and requeues, as [`shut_down`](Self::shut_down) says.
+    /// Any number of threads may drain at the same time, and a later plain `shut_down` releases them all. Meanwhile the queue refuses
+    /// retries and requeues, as [`shut_down`](Self::shut_down) says.
     ///
     /// # Blocking
-    /// Waits until workers have processed all keys. Some worker must keep calling `get`. A thread that holds an item of this queue waits
+    /// Waits until workers have processed all keys, so some worker must keep calling `get`. A thread that holds an item of this queue waits
     /// forever, because the drain waits for that item.
     ///
     /// # Examples
@@ -875,11 +884,11 @@ impl<K> WorkQueue<K> {
         let _how = Shared::drain(&self.shared, &Deadline::never());
     }
 
-    /// Like [`shut_down_with_drain`](Self::shut_down_with_drain), but waits for at most this time. A timeout too long for the clock,
-    /// such as `Duration::MAX`, means no timeout.
+    /// Like [`shut_down_with_drain`](Self::shut_down_with_drain), but waits for at most this time. A timeout too long for the clock, such
+    /// as `Duration::MAX`, means no timeout.
     ///
     /// # Errors
-    /// [`DrainTimeoutError`] if a key was queued or processing at the time-out. Returns `Ok` if a plain `shut_down` released the drain.
+    /// [`DrainTimeoutError`] if a key was queued or processing at the time-out. If a plain `shut_down` released the drain, this is `Ok`.
     ///
     /// # Examples
     /// ```
@@ -895,8 +904,8 @@ impl<K> WorkQueue<K> {
         drained.map_err(|left| DrainTimeoutError { queued: left.queued, processing: left.processing })
     }
 
-    /// Like [`shut_down_with_drain`](Self::shut_down_with_drain), for a task. The first poll shuts the queue down; the future resolves
-    /// when no key is queued or processing, or when a later plain [`shut_down`](Self::shut_down) releases it.
+    /// Like [`shut_down_with_drain`](Self::shut_down_with_drain), for a task. The first poll shuts the queue down. The future resolves when
+    /// no key is queued or processing, or when a later plain [`shut_down`](Self::shut_down) releases it.
     ///
     /// For a deadline, wrap it in your runtime's `timeout`.
     ///
@@ -914,11 +923,11 @@ impl<K> WorkQueue<K> {
         ShutDownWithDrain::new(&self.shared)
     }
 
-    /// Waits until the queue is idle: no key is queued, processing or delayed. (After a shut-down delays do not count, as they never
-    /// expire.)
+    /// Waits until the queue is idle, which means that no key is queued, processing or delayed. After a shut-down delays do not count, as
+    /// they never expire.
     ///
-    /// Use it when processing a key adds more keys, which a drain would refuse: add the first keys, wait here, then drain. If other threads
-    /// add keys too, the return only means that the queue was idle once.
+    /// Use this when processing a key adds more keys, which a drain would refuse: add the first keys, wait here, then drain. If other
+    /// threads add keys too, the return only means that the queue was idle once.
     ///
     /// # Blocking
     /// Waits for the workers, and for delays. A thread that holds an item of this queue waits forever, because the queue is not idle while
@@ -981,10 +990,10 @@ impl<K> WorkQueue<K> {
         WaitIdle::new(&self.shared)
     }
 
-    /// Resolves when the queue is shutting down, at once if it already is. A long task may then stop early. A handler, which has an item,
-    /// calls [`Item::until_shutting_down`] instead.
+    /// Resolves when the queue is shutting down, at once if it already is, so that a long task may stop early. A handler, which has an
+    /// item, calls [`Item::until_shutting_down`] instead.
     ///
-    /// Works on any executor; any number of these futures may wait at the same time.
+    /// Works on any executor, and any number of these futures may wait at the same time.
     ///
     /// # Cancel safety
     /// Dropping it ends the wait, and changes nothing in the queue.
@@ -1005,7 +1014,7 @@ impl<K> WorkQueue<K> {
         UntilShuttingDown::new(&self.shared)
     }
 
-    /// Whether the queue is shutting down: it refuses adds. [`until_shutting_down`](Self::until_shutting_down) waits for this.
+    /// Whether the queue is shutting down, and so refuses adds. [`until_shutting_down`](Self::until_shutting_down) waits for this.
     ///
     /// # Examples
     /// ```
@@ -1047,13 +1056,14 @@ impl<K> WorkQueue<K> {
 
     /// Frees the memory that the queue's keys do not need.
     ///
-    /// As keys are processed, each [shard](Self::shards) frees memory, except for about two hundred kilobytes, or four hundred if keys had
-    /// delays or failures. [Priorities](crate::Priority) add up to six hundred, and [groups](crate::WorkQueueBuilder::fair_by) about half a
-    /// byte for each key of the largest burst. The queue keeps these so that a steady set of keys allocates nothing. This call frees them
-    /// too, and the room for [`capacity`](crate::WorkQueueBuilder::capacity). Keys do not move. The queue stores up to 63 keys in a chunk
-    /// (2 KiB of `u64`, 4 KiB of larger keys, and 4 more if keys have had delays or failures). It keeps a chunk while the chunk contains a
-    /// key. The call also
+    /// As keys are processed, each [shard](Self::shards) frees memory by itself, but keeps some, so that a steady set of keys allocates
+    /// nothing: about two hundred kilobytes, or four hundred if keys had delays or failures. [Priorities](crate::Priority) add up to six
+    /// hundred, and [groups](crate::WorkQueueBuilder::fair_by) about half a byte for each key of the largest burst. This call frees that
+    /// memory too, and the room for [`capacity`](crate::WorkQueueBuilder::capacity). It also
     /// [shrinks](crate::rate_limiter::RateLimiter::shrink_to_fit) a limiter that counts failures itself.
+    ///
+    /// Keys do not move. The queue stores up to 63 keys in a chunk (2 KiB of `u64`, 4 KiB of larger keys, and 4 more if keys have had
+    /// delays or failures), and keeps a chunk while it contains a key.
     ///
     /// # Examples
     /// ```
@@ -1080,7 +1090,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Extend<K> for WorkQueue<K> {
 }
 
 impl<K> fmt::Debug for WorkQueue<K> {
-    /// Shows the name and the [`Stats`], for debugging a stuck process. Shows no keys.
+    /// Shows the name and the [`Stats`], for debugging a stuck process, but no keys.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("WorkQueue").field("name", &self.shared.settings.name).field("stats", &self.stats()).finish()
     }

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! Both are **splitmix64** (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014, with the constants of
-//! Vigna's public domain `splitmix64.c`): the state grows by a constant, and each number is a mix of the state. So one atomic addition
-//! draws a number, also where several threads draw from one seed, and each number is drawn once.
+//! Vigna's public domain `splitmix64.c`): each number is a mix of a state that grows by a constant, so one atomic addition draws it, and
+//! threads can share a seed.
 
 use crate::sync::{AtomicU64, Ordering};
 use ahash::RandomState;
@@ -15,7 +15,6 @@ use std::cell::Cell;
 use std::hash::BuildHasher;
 use std::time::Duration;
 
-/// The state grows by this at each number.
 const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
 
 /// The number that belongs to a state.
@@ -32,7 +31,7 @@ fn unit(number: u64) -> f64 {
     (number >> 11) as f64 / (1_u64 << 53) as f64
 }
 
-/// The numbers of a seed. Threads may share them.
+/// The numbers of a seed, which threads may share.
 #[derive(Debug)]
 pub(crate) struct SplitMix(AtomicU64);
 
@@ -47,14 +46,14 @@ impl SplitMix {
         mix(self.0.fetch_add(STEP, Ordering::Relaxed).wrapping_add(STEP))
     }
 
-    /// Hashes with the next four numbers.
+    /// A hasher that is seeded with the next four numbers.
     pub(crate) fn hasher(&self) -> RandomState {
         let [a, b, c, d] = std::array::from_fn(|_| self.next());
         RandomState::with_seeds(a, b, c, d)
     }
 }
 
-/// A number in `[0, 1)`, from the generator of this thread. The system gives its seed.
+/// A number in `[0, 1)`, from the generator of this thread, which is seeded by the system.
 fn thread_f64() -> f64 {
     std::thread_local!(static STATE: Cell<u64> = Cell::new(std::hash::RandomState::new().hash_one(0)));
     STATE.with(|state| {
@@ -66,23 +65,22 @@ fn thread_f64() -> f64 {
 /// Draws random factors by which delays are extended.
 #[derive(Debug)]
 pub(crate) struct Jitter {
-    /// Finite, not negative. 0: no jitter.
+    /// Finite and not negative. 0 means no jitter.
     factor: f64,
     /// A delay above this counts as this, so that no delay exceeds the maximum.
     longest: Duration,
-    /// `None`: the generator of the thread.
+    /// `None` means the generator of the thread.
     pub(crate) numbers: Option<SplitMix>,
 }
 
 impl Default for Jitter {
-    /// No jitter.
     fn default() -> Self {
         Self { factor: 0.0, longest: Duration::MAX, numbers: None }
     }
 }
 
 impl Jitter {
-    /// Up to this factor, of delays that are `max` at most, with their jitter. `Duration::MAX`: there is no maximum.
+    /// Sets jitter of up to this factor, for delays that are `max` at most together with their jitter. `Duration::MAX` is no maximum.
     pub(crate) fn set(&mut self, factor: f64, max: Duration) {
         (self.longest, self.factor) = within(max, factor);
     }
@@ -98,7 +96,7 @@ impl Jitter {
         if self.is_none() { 0.0 } else { self.draw() * self.factor }
     }
 
-    /// `delay`, or the longest delay before its jitter if that is less, and this part of it.
+    /// Extends `delay`, or the longest delay before its jitter if that is shorter, by this part of it.
     pub(crate) fn extend(&self, delay: Duration, part: f64) -> Duration {
         longer(delay.min(self.longest), part)
     }
@@ -108,7 +106,7 @@ impl Jitter {
     }
 }
 
-/// `delay` and a random part of it, up to this factor.
+/// Extends `delay` by a random part of it, up to this factor.
 pub(crate) fn longer_at_random(delay: Duration, max_factor: f64) -> Duration {
     longer(delay, thread_f64() * max_factor)
 }
@@ -120,9 +118,10 @@ pub(crate) fn longer(delay: Duration, part: f64) -> Duration {
 }
 
 /// How to extend delays at random so that none exceeds `max`: the longest delay before the jitter, which is `max / (1 + factor)`, and the
-/// factor. `Duration::MAX`: there is no maximum.
+/// factor. `Duration::MAX` is no maximum.
 ///
-/// If that quotient is less than a nanosecond, it is one all the same, with the factor that fits. Otherwise each delay would be zero.
+/// If that quotient is less than a nanosecond, it is one all the same, with the factor that fits, because otherwise each delay would be
+/// zero.
 pub(crate) fn within(max: Duration, factor: f64) -> (Duration, f64) {
     const LEAST: Duration = Duration::from_nanos(1);
     if max == Duration::MAX || max.is_zero() || factor == 0.0 {

@@ -1,16 +1,15 @@
-//! Values by number, in pages that are given back when they are empty; and links, by which the values are in lists.
+//! Values by number, in pages that are given back when they are empty, and links that put the values into lists.
 //!
 //! ```text
 //!   page 0 full    page 1 freed    page 2 │ links value │ vacant │ links value │ …
 //! ```
 //!
-//! The lowest page that has room gives the next value, so the array of the pages gets short after a burst. Only a value that was just given
-//! back is lent before, because that costs a few instructions.
+//! The lowest page that has room gives the next value, so that the array of the pages gets short after a burst. Only a value that was just
+//! given back is lent before, because that saves a few instructions.
 
 use super::numbers::{NumberPool, fit}; // by `super`, because tests include this file, with that module beside it
 use std::ops::{Index, IndexMut};
 
-/// No number.
 pub(crate) const NONE: u32 = u32::MAX;
 
 const LENT: &str = "the number is lent";
@@ -24,7 +23,7 @@ pub(crate) struct Slab<V, const PAGE: usize> {
     pages: Vec<Option<Box<Page<V, PAGE>>>>,
     /// The pages without room, as numbers that are lent.
     full: NumberPool,
-    /// The lowest of the numbers that were given back since one was lent, or `NONE`. Its page does not know yet.
+    /// The lowest of the numbers that were given back since one was lent, or `NONE`. Its page does not have it back yet.
     last: u32,
     /// Pages without a number.
     spare: Vec<Box<Page<V, PAGE>>>,
@@ -44,11 +43,11 @@ impl<V, const PAGE: usize> Default for Slab<V, PAGE> {
 }
 
 impl<V: Default, const PAGE: usize> Slab<V, PAGE> {
-    /// This number of spare pages is kept, so that values which come and go allocate nothing.
+    /// The number of spare pages that are kept, so that values that come and go allocate nothing.
     const KEEP: usize = if PAGE == 1 { 256 } else { 1 };
     const VACANT: u64 = u64::MAX >> (64 - PAGE);
 
-    /// Lends a value, which is as its last user has left it.
+    /// Lends a value, which is as its last user left it.
     #[inline]
     pub(crate) fn lend(&mut self) -> u32 {
         if self.last != NONE {
@@ -77,7 +76,7 @@ impl<V: Default, const PAGE: usize> Slab<V, PAGE> {
         self.pages[at].insert(page)
     }
 
-    /// The next number that is lent is below this one, which was above all others so far.
+    /// Whether the next number that is lent is below this one, which was above all others so far.
     #[inline]
     pub(crate) fn has_below(&mut self, end: u32) -> bool {
         self.pages.len() * PAGE < end as usize || self.last != NONE || {
@@ -143,7 +142,6 @@ impl<V: Default, const PAGE: usize> Slab<V, PAGE> {
         std::mem::take(&mut self.spare)
     }
 
-    /// The number of values that are lent.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         let lent = self.pages.iter().flatten().map(|page| PAGE - page.vacant.count_ones() as usize);
@@ -198,7 +196,7 @@ mod tests {
     use fastrand::Rng;
     use std::collections::BTreeSet;
 
-    /// Of the pages with room the lowest gives the next number, unless one was just given back.
+    /// The lowest of the pages with room gives the next number, unless one was just given back.
     #[test]
     fn low_numbers_are_lent_first() {
         let (mut slab, mut lent, mut random) = (Slab::<u64, 4>::default(), Vec::new(), Rng::with_seed(3));
@@ -233,7 +231,7 @@ mod tests {
         let (mut slab, size) = (Slab::<u64, PAGE>::default(), size_of::<Page<u64, PAGE>>());
         let (all, keep) = (MANY as usize / PAGE, Slab::<u64, PAGE>::KEEP);
         let mut lent: Vec<u32> = (0..MANY).map(|_| slab.lend()).collect();
-        // All pages have room, and then none has a value; but the last one that was given back stays lent to the slab.
+        // All pages have room, and then none has a value, except that the last one given back counts as lent in the slab.
         lent.retain(|number| {
             let stays = number % PAGE as u32 != 0;
             (!stays).then(|| slab.give_back(*number));

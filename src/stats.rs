@@ -6,9 +6,9 @@ use std::time::Duration;
 
 /// A snapshot of a queue, from [`WorkQueue::stats`](crate::WorkQueue::stats).
 ///
-/// All counters are of one moment. (In a queue with several [shards](crate::WorkQueue::shards) each shard has its own moment. `waiters` and
-/// `drainers` are read last.) The counters add up: `pushed + deferred == handed_out + taken + len +` the number of keys that are processing
-/// and dirty. A delay counts as an add when it expires.
+/// All counters are of one moment. In a queue with several [shards](crate::WorkQueue::shards) each shard has its own moment, and `waiters`
+/// and `drainers` are read last. The counters add up: `pushed + deferred == handed_out + taken + len +` the number of keys that are
+/// processing and dirty. A delay counts as an add when it expires.
 ///
 /// To debug a stuck process:
 /// * `longest_running` grows: a worker hangs. [`processing_keys`](crate::Inspect::processing_keys) lists its key.
@@ -19,8 +19,8 @@ use std::time::Duration;
 ///
 /// # Now
 /// [`len`](Self::len), [`processing`](Self::processing), [`delayed`](Self::delayed), [`failing`](Self::failing),
-/// [`waiters`](Self::waiters), [`drainers`](Self::drainers), [`shutting_down`](Self::shutting_down): the keys and callers at this moment.
-/// These numbers rise and fall.
+/// [`waiters`](Self::waiters), [`drainers`](Self::drainers), [`shutting_down`](Self::shutting_down) are the keys and callers at this
+/// moment, and rise and fall.
 ///
 /// # Since the start
 /// These numbers only rise. Adds: [`pushed`](Self::pushed), [`coalesced`](Self::coalesced), [`deferred`](Self::deferred),
@@ -55,23 +55,23 @@ pub struct Stats {
     /// Keys that have a delay, or two, or an add that is held back while the key [cools down](crate::Item::cool_down). They may also be
     /// queued or processing.
     pub delayed: usize,
-    /// Failing keys: the queue or its limiter counts their failures until these are forgotten. They may also be queued, processing or
-    /// delayed. A limiter of this crate with settings, as with [jitter](crate::rate_limiter::PerKey::jitter), counts failures itself, and
-    /// this is the number of keys that it remembers; a shared one remembers those of all its users. Of a limiter of your own the number is
-    /// not known: only keys count for which it panicked.
+    /// Keys that have failed since they last succeeded or were forgotten otherwise. They may also be queued, processing or delayed. A
+    /// limiter of this crate with settings, as with [jitter](crate::rate_limiter::PerKey::jitter), counts failures itself, and this is the
+    /// number of keys that it remembers; a shared one remembers those of all its users. With a limiter of your own the number is not known,
+    /// and only keys count for which the limiter panicked.
     pub failing: usize,
-    /// Idle workers: threads and tasks that wait for a key, in [`get`](crate::WorkQueue::get) or another call that gets keys. A woken one
-    /// no longer counts.
+    /// Idle workers, which are threads and tasks that wait for a key, in [`get`](crate::WorkQueue::get) or another call that gets keys. One
+    /// that was woken no longer counts.
     pub waiters: usize,
     /// Threads and tasks that wait for the work to end, in [`shut_down_with_drain`](crate::WorkQueue::shut_down_with_drain),
     /// [`wait_idle`](crate::WorkQueue::wait_idle) or a call like these.
     pub drainers: usize,
-    /// The queue is shutting down: it refuses adds.
+    /// Whether the queue is shutting down, and so refuses adds.
     pub shutting_down: bool,
-    /// Adds that queued their key at once. An add of a processing key counts in [`deferred`](Self::deferred) instead, also when its holder
+    /// Adds that queued their key at once. An add of a processing key counts in [`deferred`](Self::deferred) instead, even when its holder
     /// is done.
     pub pushed: u64,
-    /// Adds that changed nothing: the key was dirty already, or an earlier delay stands.
+    /// Adds that changed nothing, because the key was dirty already, or an earlier delay stands.
     pub coalesced: u64,
     /// Adds of a processing key. The key is queued when its holder is done.
     pub deferred: u64,
@@ -83,8 +83,8 @@ pub struct Stats {
     pub delays: u64,
     /// Delays that expired, and added their keys.
     pub expired: u64,
-    /// Calls with a delay or with the limiter's delay, before the shut-down. A call counts even if it changed nothing.
-    /// [`failures`](Self::failures) counts failures alone. Client-go's `workqueue_retries_total`, which has this name and counts the same.
+    /// Calls with a delay or with the limiter's delay, before the shut-down. A call counts even if it changed nothing. This is client-go's
+    /// `workqueue_retries_total`, which counts the same under this name; [`failures`](Self::failures) counts failures alone.
     #[doc(alias = "retryMetrics")]
     pub retries: u64,
     /// Failures: calls with the limiter's delay, even after the shut-down.
@@ -93,38 +93,38 @@ pub struct Stats {
     pub given_up: u64,
     /// Panics of holders while they processed a key, and of the limiter when a holder called it.
     pub panics: u64,
-    /// Panics of your code that the queue has caught. The call in which they happened went on. They are panics of wakers, of observers in
-    /// [`handed_out`](crate::observe::Observer::handed_out) and `driver_failed`, of a key's drop in
+    /// Panics of your code that the queue has caught, after which the call in which they happened went on. They are panics of wakers, of
+    /// observers in [`handed_out`](crate::observe::Observer::handed_out) and `driver_failed`, of a key's drop in
     /// [`take_where`](crate::WorkQueue::take_where) and [`stop`](crate::Workers::stop) and at the end of a
     /// [cool-down](crate::Item::cool_down), and of the limiter when a panic drops an item.
     pub caught_panics: u64,
     /// Failed attempts to start the driver thread, because the process was out of threads or memory. Delays are still set: see
     /// [`Driver::Thread`](crate::Driver::Thread).
     pub driver_failures: u64,
-    /// Adds that were taken back. For a queued key, [`take_where`](crate::WorkQueue::take_where), [`remove`](crate::WorkQueue::remove),
-    /// or a stop or drain of [`Workers`](crate::Workers) has taken it out. For a processing key, `remove` has taken the add back; or
-    /// the key [cools down](crate::Item::cool_down) after its run, and the add has become a delay.
+    /// Adds that were taken back: that of a queued key which [`take_where`](crate::WorkQueue::take_where),
+    /// [`remove`](crate::WorkQueue::remove), or a stop or drain of [`Workers`](crate::Workers) has taken out, and that of a processing key
+    /// which `remove` has taken back, or which has become a delay because the key [cools down](crate::Item::cool_down) after its run.
     pub taken: u64,
     /// How long the first queued key has waited. With more than a million keys a second, it may be one of the first 16 keys. Keys of
-    /// [full](crate::WorkQueueBuilder::max_processing_per_group) groups count like others: so it grows if a tenant waits for its own keys.
-    /// With more than 64 groups in one level, it is the oldest of those whose turns come first and of those that have been full for longest.
-    /// `None`: no key is queued, none was measured, or the queue does not [measure](crate::WorkQueueBuilder::measure).
+    /// [full](crate::WorkQueueBuilder::max_processing_per_group) groups count like others, so this grows if a tenant waits for its own
+    /// keys. With more than 64 groups in one level, it is the oldest of those whose turns come first and of those that have been full for
+    /// longest. `None` if no key is queued, none was measured, or the queue does not [measure](crate::WorkQueueBuilder::measure).
     pub oldest_queued: Option<Duration>,
-    /// How long the oldest processing key has been processing. `None`: no key is processing, or the queue does not
-    /// [measure](crate::WorkQueueBuilder::measure). Client-go's `workqueue_longest_running_processor_seconds`. Never too high. If the key
-    /// was not measured, its time counts from the next measured key, or from the next call that reads ages.
+    /// How long the oldest processing key has been processing, and never more. If the key was not measured, its time counts from the next
+    /// measured key, or from the next call that reads ages. `None` if no key is processing, or the queue does not
+    /// [measure](crate::WorkQueueBuilder::measure). This is client-go's `workqueue_longest_running_processor_seconds`.
     pub longest_running: Option<Duration>,
-    /// The times of all processing keys, added up; zero if no key is processing. `None`: the queue does not
-    /// [measure](crate::WorkQueueBuilder::measure). Client-go's `workqueue_unfinished_work_seconds`.
+    /// The times of all processing keys, added up, which is zero if no key is processing. `None` if the queue does not
+    /// [measure](crate::WorkQueueBuilder::measure). This is client-go's `workqueue_unfinished_work_seconds`.
     pub unfinished_work: Option<Duration>,
-    /// The time until the earliest delay expires. Zero: it has expired, and its key is not added yet. `Duration::MAX`: it never expires.
-    /// `None`: there is no delay. After a caller moves or cancels a delay, this may show its old deadline for a while. The end of a
-    /// [cool-down](crate::Item::cool_down) counts as a deadline while another key has a delay.
+    /// The time until the earliest delay expires. It is zero if the delay has expired and its key is not added yet, `Duration::MAX` if it
+    /// never expires, and `None` if there is no delay. After a caller moves or cancels a delay, this may show its old deadline for a while.
+    /// The end of a [cool-down](crate::Item::cool_down) counts as a deadline while another key has a delay.
     pub next_deadline: Option<Duration>,
 }
 
 impl Stats {
-    /// The keys that wait: queued keys, and processing keys that will be queued again. Client-go's `workqueue_depth`.
+    /// The keys that wait, which are queued keys and processing keys that will be queued again. This is client-go's `workqueue_depth`.
     ///
     /// # Examples
     /// ```
@@ -140,7 +140,7 @@ impl Stats {
         self.adds() - self.handed_out - self.taken
     }
 
-    /// Adds that queued their key, or will queue it again: `pushed + deferred`. Client-go's `workqueue_adds_total`.
+    /// Adds that queued their key, or will queue it again: `pushed + deferred`. This is client-go's `workqueue_adds_total`.
     ///
     /// # Examples
     /// ```
@@ -176,8 +176,8 @@ pub struct ProcessingKey<K> {
     pub elapsed: Option<Duration>,
 }
 
-/// A key with a delay, from [`Inspect::delayed_keys`](crate::Inspect::delayed_keys). If a call has taken the delay out: from
-/// [`WorkQueue::take_delayed`](crate::WorkQueue::take_delayed), and in [`Leftover::delayed`](crate::Leftover::delayed).
+/// A key with a delay, from [`Inspect::delayed_keys`](crate::Inspect::delayed_keys), or, if a call has taken the delay out, from
+/// [`WorkQueue::take_delayed`](crate::WorkQueue::take_delayed) and in [`Leftover::delayed`](crate::Leftover::delayed).
 ///
 /// With the feature `serde`: `Serialize` and `Deserialize`.
 ///
@@ -197,11 +197,12 @@ pub struct ProcessingKey<K> {
 pub struct DelayedKey<K> {
     /// The key, or a copy of it.
     pub key: K,
-    /// The time until the delay expires, or the earlier one of [two](crate::DelayConflict). Zero: it has expired, and its key was not added
-    /// yet. `Duration::MAX`: it never expires.
+    /// The time until the delay expires, or the earlier one of [two](crate::DelayConflict). It is zero if the delay has expired and its key
+    /// was not added yet, and `Duration::MAX` if it never expires.
     pub left: Duration,
-    /// The priority with which the key is added when this delay expires: the highest of the calls that have set or moved it. If the
-    /// key is dirty with a higher priority by then, the higher one counts. [`NORMAL`](Priority::NORMAL) in a queue without priorities.
+    /// The priority with which the key is added when this delay expires, which is the highest of the calls that have set or moved the
+    /// delay. If the key is dirty with a higher priority by then, the higher one counts. [`NORMAL`](Priority::NORMAL) in a queue without
+    /// priorities.
     pub priority: Priority,
 }
 
@@ -257,9 +258,10 @@ pub struct GroupStats<K> {
     pub queued: usize,
     /// Keys that are processing.
     pub processing: usize,
-    /// Hand-outs since the group last had no key. It has those that are queued, processing or delayed, or whose failures the queue counts.
+    /// Hand-outs since the group last had no key. A key belongs to it while it is queued, processing or delayed, or the queue counts its
+    /// failures.
     pub handed_out: u64,
-    /// How long the oldest queued key has waited. `None`: the queue does not [measure](crate::WorkQueueBuilder::measure), or measured no
+    /// How long the oldest queued key has waited. `None` if the queue does not [measure](crate::WorkQueueBuilder::measure), or measured no
     /// queued key of the group.
     pub oldest: Option<Duration>,
 }

@@ -1,8 +1,7 @@
 //! The order in which critical sections took their turns, for the stress run. Not in a normal build.
 //!
 //! With `--cfg keyqueue_steps` each critical section of a shard draws a number from the shard's counter, under the shard's lock, and leaves
-//! it in a list of its thread. A test reads the list after each call, and replays the calls of all threads, shard by shard, in the order of
-//! the numbers.
+//! it in a list of its thread. A test reads the list after each call, and replays the calls of all threads in the order of the numbers.
 
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::AtomicU64;

@@ -27,22 +27,22 @@ pub struct ItemStream<K> {
 }
 
 impl<K> WorkQueue<K> {
-    /// The queue as a stream of items. Each item owns a handle of the queue. Streams, tasks and threads may share a queue: each key goes to
-    /// one of them.
+    /// The queue as a stream of items, each of which owns a handle of the queue. Streams, tasks and threads may share a queue, and each key
+    /// goes to one of them.
     ///
     /// The stream ends when the queue is shut down and no key is queued, and stays ended. **It may end while the consumer still holds
-    /// items.** If the key of such an item was added again, it is queued when the item is done. So after a shut-down, repeat: read a stream
-    /// to its end; finish all its items; if the queue [is empty](Self::is_empty), stop. See the example.
+    /// items.** If the key of such an item was added again, it is queued when the item is done. After a shut-down, therefore, repeat: read
+    /// a stream to its end, finish all its items, and stop if the queue [is empty](Self::is_empty). See the example.
     ///
-    /// A stream whose keys and consumer are always ready gives way to other tasks after 128 keys, like
-    /// [`get_async`](Self::get_async): it wakes its task, and is pending once. So do the combinators that read it.
+    /// A stream whose keys and consumer are always ready gives way to other tasks after 128 keys, like [`get_async`](Self::get_async): it
+    /// wakes its task, and is pending once. The combinators that read it do the same.
     ///
     /// # Cancel safety
     /// Dropping the stream loses no key, and passes its wake-up on to the next getter. A stream that has returned `Pending` keeps its place
-    /// among the getters, even if `select!` drops the future of its `next`. A stream that was woken must be polled or dropped. Until then
-    /// it keeps the wake-up, and a key may stay queued, unless the next add wakes another getter. So if other branches of a `select!` take
-    /// long, use [`get_async`](Self::get_async). The combinators of `futures`, such as `for_each_concurrent` and `buffer_unordered`, go on
-    /// polling.
+    /// among the getters, even if `select!` drops the future of its `next`. A stream that was woken must be polled or dropped, because
+    /// until then it keeps the wake-up, and a key may stay queued unless the next add wakes another getter. If other branches of a
+    /// `select!` take long, use [`get_async`](Self::get_async) instead. The combinators of `futures`, such as `for_each_concurrent` and
+    /// `buffer_unordered`, go on polling.
     ///
     /// # Examples
     /// ```

@@ -1,7 +1,7 @@
 //! FIFO wait list of threads and tasks.
 //!
-//! The list is plain data under its owner's lock. No waiter is woken under a lock: the waiters that are taken out go to a [`WakeList`],
-//! which the owner wakes after it has unlocked.
+//! The list is plain data under its owner's lock. Because no waiter is woken under a lock, the waiters that are taken out go to a
+//! [`WakeList`], which the owner wakes after it has unlocked.
 
 use crate::panics::contained;
 use crate::sync::{Mutex, Unparker, model_const, with_parker};
@@ -9,7 +9,6 @@ use crate::time::deadline::Deadline;
 use std::collections::{BTreeMap, VecDeque};
 use std::task::Waker;
 
-/// A thread or a task that waits.
 #[derive(Debug)]
 pub(crate) enum Waiter {
     Thread(Unparker),
@@ -21,7 +20,7 @@ impl Waiter {
         matches!(self, Self::Thread(_))
     }
 
-    /// Wakes a thread, which stays on its list; does nothing for a task. No user code runs.
+    /// Wakes a thread, which stays on its list, and does nothing for a task. No user code runs.
     pub(crate) fn unpark(&self) {
         if let Self::Thread(unparker) = self {
             unparker.unpark();
@@ -29,7 +28,7 @@ impl Waiter {
     }
 }
 
-/// Wakes a thread or a task. Returns the number of panics: a waker's panic is caught, as its task has nothing to do with the caller.
+/// Wakes a thread or a task. Returns the number of panics: that of a waker is caught, as its task has nothing to do with the caller.
 #[cold]
 fn wake(waiter: Waiter) -> usize {
     match waiter {
@@ -46,28 +45,28 @@ fn wake(waiter: Waiter) -> usize {
 pub(crate) struct Ticket(u64);
 
 impl Ticket {
-    /// For a list of another kind.
+    /// A ticket for a list of another kind.
     pub(crate) fn nth(n: u64) -> Self {
         Self(n)
     }
 }
 
-/// The waiters, oldest first: tickets ascend.
+/// The waiters, oldest first, with ascending tickets.
 ///
-/// The oldest are in `front`, the others in a tree. So the usual few waiters stay in an array that has room for them, and with very many
-/// waiters each step takes the time of a step in the tree, wherever the waiter is.
+/// The oldest are in `front`, and the others in a tree. The usual few waiters then stay in an array that has room for them, and with very
+/// many waiters each step takes no longer than one in the tree, wherever the waiter is.
 #[derive(Debug, Default)]
 pub(crate) struct WaitList {
     /// At most [`FRONT`] waiters.
     front: VecDeque<(Ticket, Waiter)>,
-    /// Waiters younger than those in `front`. Empty unless `front` is full.
+    /// The waiters that are younger than those in `front`. Empty unless `front` is full.
     rest: BTreeMap<Ticket, Waiter>,
     /// The number of threads in both.
     threads: usize,
     next: u64,
 }
 
-/// The number of waiters for which the list allocates only once: 2 KiB. An insert or removal moves at most half of them.
+/// The number of waiters for which the list allocates only once: 2 KiB. An insert or a removal moves at most half of them.
 const FRONT: usize = model_const(64, 2);
 
 impl WaitList {
@@ -80,7 +79,6 @@ impl WaitList {
         self.front.len() + self.rest.len()
     }
 
-    /// Puts a waiter at the end of the list.
     pub(crate) fn push(&mut self, waiter: Waiter) -> Ticket {
         let ticket = Ticket(self.next);
         self.next += 1;
@@ -93,7 +91,7 @@ impl WaitList {
         ticket
     }
 
-    /// Puts a waiter that was taken out back to the place of its ticket: a waiter that was woken in vain keeps its position.
+    /// Puts a waiter that was taken out back to the place of its ticket, because one that was woken in vain keeps its position.
     pub(crate) fn put_back(&mut self, ticket: Ticket, waiter: Waiter) {
         self.threads += usize::from(waiter.is_thread());
         let at = self.front.partition_point(|&(other, _)| other < ticket);
@@ -116,7 +114,6 @@ impl WaitList {
         self.taken_out(waiter)
     }
 
-    /// Takes the oldest out.
     pub(crate) fn pop(&mut self) -> Option<Waiter> {
         let oldest = self.front.pop_front().map(|(_, waiter)| waiter);
         self.taken_out(oldest)
@@ -135,7 +132,6 @@ impl WaitList {
         self.front.iter().map(|(_, waiter)| waiter).chain(self.rest.values())
     }
 
-    /// Frees memory that the present waiters do not need.
     pub(crate) fn shrink(&mut self) {
         self.front.shrink_to_fit();
     }
@@ -165,8 +161,8 @@ impl WaitList {
 /// Projects the data of a [`Mutex`] to a list in it.
 type ListOf<T> = fn(&mut T) -> &mut WaitList;
 
-/// Parks on a list until `outcome` returns a result. It is called under the lock, first and after each park; its second argument is
-/// whether the deadline has passed. Each change wakes all waiters of the list, so a thread that stops waiting need not wake another.
+/// Parks on a list until `outcome` returns a result. `outcome` is called under the lock, first and after each park, and is told whether the
+/// deadline has passed. Each change wakes all waiters of the list, so a thread that stops waiting need not wake another.
 pub(crate) fn park_on<T, R>(
     data: &Mutex<T>,
     list: ListOf<T>,
@@ -200,7 +196,7 @@ pub(crate) fn poll_on<T>(
     done: impl FnOnce(&mut T) -> bool,
 ) -> bool {
     let mut waiter = Some(Waiter::Task(waker.clone()));
-    // Dropped after the lock: wakers are user code.
+    // Dropped after the lock, because wakers are user code.
     let (done, _listed) = {
         let data = &mut *data.lock();
         let listed = ticket.take().and_then(|ticket| list(data).remove(ticket));
@@ -213,7 +209,7 @@ pub(crate) fn poll_on<T>(
     done
 }
 
-/// A task stops waiting.
+/// Called when a task stops waiting.
 pub(crate) fn leave<T>(data: &Mutex<T>, list: ListOf<T>, ticket: Option<Ticket>) {
     if let Some(ticket) = ticket {
         let _dropped_after_the_lock = list(&mut data.lock()).remove(ticket);
@@ -224,7 +220,7 @@ pub(crate) fn leave<T>(data: &Mutex<T>, list: ListOf<T>, ticket: Option<Ticket>)
 #[must_use = "a waiter that is taken from its list and not woken waits forever"]
 #[derive(Debug, Default)]
 pub(crate) struct WakeList {
-    /// `None`: there are none.
+    /// `None` if there are none.
     first: Option<Waiter>,
     rest: Vec<Waiter>,
     /// The trees of long lists.
@@ -266,7 +262,7 @@ impl WakeList {
         }
     }
 
-    /// Wakes all, and returns the number of wakers that panicked. Not called under a lock, as wakers are foreign code (W4).
+    /// Wakes all, and returns the number of wakers that panicked. Not called under a lock, because wakers are foreign code (W4).
     pub(crate) fn wake(self) -> usize {
         let trees = self.trees.into_iter().flat_map(|trees| *trees).flat_map(BTreeMap::into_values);
         self.first.into_iter().chain(self.rest).chain(trees).map(wake).sum()
@@ -323,7 +319,7 @@ mod tests {
         assert_eq!((wakes.wake(), WOKEN.take().len()), (0, 1000));
     }
 
-    /// In random steps, the list gives the same results as a plain vector, and never has more than `FRONT` waiters in its array.
+    /// In random steps the list gives the same results as a plain vector, and never has more than `FRONT` waiters in its array.
     #[test]
     fn it_does_what_a_sorted_vector_does() {
         for (seed, most) in [(1, 5), (2, FRONT), (3, FRONT + 3), (4, 10 * FRONT)] {
@@ -363,7 +359,7 @@ mod tests {
                     }
                     _ if step % 100 == 0 => list.shrink(),
                     _ => {
-                        outside.pop(); // does not come back
+                        outside.pop(); // it does not come back
                     }
                 }
                 let ids = inside.iter().map(|&(_, id)| id);
@@ -390,8 +386,8 @@ mod tests {
         }
     }
 
-    /// Waiters are taken out of the middle, put back and taken out again. In one long list this costs more cache misses, but the number of
-    /// waiters that each step moves does not grow with the list.
+    /// Waiters are taken out of the middle, put back and taken out again. In one long list this costs more cache misses, but each step
+    /// moves no more waiters than in a short one.
     #[test]
     #[cfg(target_os = "linux")]
     fn leaving_a_long_list_costs_no_more_than_leaving_a_short_one() {
@@ -413,7 +409,7 @@ mod tests {
             }
             ran
         };
-        // The sum of some: the clock may count processor time in steps of milliseconds.
+        // The sum of several runs, because the clock may count processor time in steps of milliseconds.
         let sum = |lists| (0..4).map(|_| cost(lists)).sum::<Duration>();
         let (short, long) = (sum(100), sum(1));
         println!("100 lists: {short:?}, one list: {long:?}");

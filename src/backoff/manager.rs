@@ -6,12 +6,12 @@ use std::time::Duration;
 
 /// An endless series of delays, which starts over after a quiet period.
 ///
-/// An operation that seldom fails should not wait longer each time. So the series starts over when more than `reset` has passed since the
-/// last delay (or since the manager was created).
+/// An operation that seldom fails should not wait longer each time, so the series starts over when more than `reset` has passed since the
+/// last delay, or since the manager was created.
 ///
-/// It is also an endless iterator. With [`exponential`](Self::exponential) the delay grows up to its maximum; with [`new`](Self::new) it
-/// no longer changes when the [`steps`](Backoff::steps) of the backoff are used up, and jitter exceeds the cap unless the backoff stays
-/// [within it](Backoff::within_cap).
+/// The manager is also an endless iterator. With [`exponential`](Self::exponential) the delay grows up to its maximum. With
+/// [`new`](Self::new) it no longer changes when the [`steps`](Backoff::steps) of the backoff are used up, and jitter exceeds the cap unless
+/// the backoff stays [within it](Backoff::within_cap).
 ///
 /// # Examples
 /// ```
@@ -60,11 +60,12 @@ impl BackoffManager {
     /// Creates a manager whose delays grow from `initial` by `factor` up to `max`, and that starts over when more than `reset_after` has
     /// passed since the last delay.
     ///
-    /// This is client-go's `wait.NewExponentialBackoffManager`, with its order of arguments. The number of steps is not limited. A `max` of
-    /// zero is no limit. `jitter`: see [`Backoff::jitter`]. The clock is the system's, see [`clock`](Self::clock).
+    /// This is client-go's `wait.NewExponentialBackoffManager`, with its order of arguments. The number of steps is not limited, and a
+    /// `max` of zero is no limit. `jitter` is that of [`Backoff::jitter`], and the clock is the system's unless [`clock`](Self::clock) sets
+    /// another.
     ///
     /// With jitter no delay exceeds `max`, unlike client-go's: delays count as `max / (1 + jitter)` if they are longer than that, so that
-    /// they differ, see [`Backoff::within_cap`]. Without jitter an `initial` above `max` is returned once as it is, and with a factor of 0
+    /// they differ (see [`Backoff::within_cap`]). Without jitter an `initial` above `max` is returned once as it is, and with a factor of 0
     /// each time, as in client-go.
     ///
     /// # Examples
@@ -85,8 +86,8 @@ impl BackoffManager {
         Self::new(if jitter > 0.0 { backoff.within_cap() } else { backoff }, reset_after)
     }
 
-    /// Starts over when more than `reset` has passed since it last started over (or was created), even if delays came meanwhile. With a
-    /// `reset` of zero it starts over each time. With a factor of 0, starting over has no effect. This is client-go's
+    /// Starts over when more than `reset` has passed since it last started over, or was created, even if delays came meanwhile. With a
+    /// `reset` of zero it starts over each time, and with a factor of 0 starting over has no effect. This is client-go's
     /// `Backoff.DelayWithReset`.
     #[doc(alias = "DelayWithReset")]
     #[must_use]

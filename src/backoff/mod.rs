@@ -61,28 +61,28 @@ use std::time::Duration;
 #[doc(alias = "ExponentialBackoff")]
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Backoff {
-    /// The next delay. The cap does not apply to the first.
+    /// The next delay. The cap does not apply to the first one.
     pub duration: Duration,
-    /// The delay is multiplied by this factor at each step. 0: the delay stays the same, and the cap is ignored. Negative or NaN counts
-    /// as 0.
+    /// The delay is multiplied by this factor at each step. With 0 the delay stays the same, and the cap is ignored. A negative number or
+    /// NaN counts as 0.
     pub factor: f64,
-    /// Each returned delay is longer by a random part, up to this factor, see [`jitter`](fn@jitter). The next delay does not depend on the
-    /// random part, and the random part does not depend on the cap, see [`within_cap`](Self::within_cap). 0, negative or NaN: no jitter.
-    /// The generator is the thread's.
+    /// Each returned delay is longer by a random part, up to this factor (see [`jitter`](fn@jitter)). The next delay does not depend on the
+    /// random part, and the random part does not depend on the cap (see [`within_cap`](Self::within_cap)). 0, a negative number or NaN
+    /// means no jitter. The generator is the thread's.
     pub jitter: f64,
-    /// The number of steps left, after which the delay no longer changes. With 0, the default, it never grows: set it.
+    /// The number of steps left, after which the delay no longer changes. With 0, the default, the delay never grows, so set it.
     pub steps: usize,
-    /// A delay above the cap becomes the cap, and uses up all steps. Zero: no cap. As in client-go, the jitter comes on top of it: a cap of
-    /// 5 s with a jitter of 0.5 leads to delays of up to 7.5 s.
+    /// A delay above the cap becomes the cap, and uses up all steps. Zero means no cap. As in client-go, the jitter comes on top of the
+    /// cap: one of 5 s with a jitter of 0.5 leads to delays of up to 7.5 s.
     pub cap: Duration,
 }
 
 impl Backoff {
-    /// No delay exceeds the cap: neither with jitter, nor the first, nor with a factor of 0.
+    /// Makes no delay exceed the cap, neither with jitter, nor the first one, nor with a factor of 0.
     ///
-    /// The [`cap`](Self::cap) becomes `cap / (1 + jitter)`, and the first delay is at most as long. So delays at the cap still differ, and
-    /// the steps are used up when a delay reaches the new cap. Call this once, when the other fields are set. If the jitter is so large that
-    /// the new cap would be less than a nanosecond, it is a nanosecond, with the largest jitter that fits.
+    /// The [`cap`](Self::cap) becomes `cap / (1 + jitter)`, and the first delay is at most as long. Delays at the cap therefore still
+    /// differ, and the steps are used up when a delay reaches the new cap. Call this once, when the other fields are set. If the jitter is
+    /// so large that the new cap would be less than a nanosecond, it is a nanosecond, with the largest jitter that fits.
     ///
     /// # Examples
     /// ```
@@ -136,9 +136,8 @@ impl Backoff {
 /// Extends a delay at random: uniformly distributed in `[duration, duration + max_factor * duration)`, in whole nanoseconds, at most
 /// `Duration::MAX`.
 ///
-/// A factor that is 0, negative or NaN counts as 1, as in client-go. The random part is drawn from a
-/// generator of the thread, which no seed sets: see [`rate_limiter::PerKey::seed`](crate::rate_limiter::PerKey::seed) for delays that are
-/// the same each time.
+/// A factor that is 0, negative or NaN counts as 1, as in client-go. The random part is drawn from a generator of the thread, which no seed
+/// sets. For delays that are the same each time, see [`rate_limiter::PerKey::seed`](crate::rate_limiter::PerKey::seed).
 ///
 /// # Examples
 /// ```

@@ -1,7 +1,7 @@
 //! A signal that is set once, and that interrupts waiting.
 //!
-//! A flag and a list of waiters under a lock. A waiter checks the flag and joins the list in one critical section; `stop` sets the flag
-//! and takes all waiters off the list in another. So no waiter misses the stop.
+//! The signal is a flag and a list of waiters under a lock. A waiter checks the flag and joins the list in one critical section, and `stop`
+//! sets the flag and takes all waiters off the list in another, so that no waiter misses the stop.
 
 use crate::Clock;
 use crate::sync::{Arc, Mutex, with_parker};
@@ -44,7 +44,7 @@ struct Core {
     waiters: WaitList,
 }
 
-/// The future that [`Stop::wait_async`] returns. Resolves when the signal is stopped.
+/// The future that [`Stop::wait_async`] returns. It resolves when the signal is stopped.
 ///
 /// # Examples
 /// ```
@@ -144,7 +144,7 @@ impl Stop {
     /// Waits until the signal is stopped, or until the clock shows `until`. Returns whether the signal is stopped.
     pub(super) fn wait_until(&self, clock: &Clock, until: u64) -> bool {
         with_parker(|parker| {
-            // A mock clock unparks us when it is moved. We subscribe before we read it, so that no move is missed.
+            // A mock clock unparks the thread when it is moved. Subscribing comes before reading it, so that no move is missed.
             let subscription = clock.subscribe(parker.unparker());
             let stopped = loop {
                 let late = until != u64::MAX && clock.now() >= until;

@@ -13,14 +13,14 @@ pub enum Timing {
     /// At the end of a call: the pause between two calls is the delay.
     #[default]
     Sliding,
-    /// At the start of a call: the call's duration is a part of the delay. If the call takes longer than the delay, the next call follows
-    /// at once.
+    /// At the start of a call, so that the call's duration is a part of the delay. If the call takes longer than the delay, the next call
+    /// follows at once.
     NonSliding,
 }
 
 /// Calls `f`, waits for the manager's next delay, and repeats this until a stop. If the stop comes first, it does not call `f`.
 ///
-/// A stop interrupts the wait, not `f`. A panic of `f` passes through. To go on after a panic, catch it in `f`.
+/// A stop interrupts the wait, but not `f`. A panic of `f` passes through; to go on after a panic, catch it in `f`.
 ///
 /// # Blocking
 /// Until the stop. Waits by the manager's clock.
@@ -93,7 +93,7 @@ pub async fn backoff_until_async<F, S>(
     stop: Stop,
     mut sleep: impl FnMut(Duration) -> S,
 ) where
-    // Not `AsyncFnMut`: rustc 1.95 cannot prove that such a future is `Send`.
+    // Not `AsyncFnMut`, because rustc 1.95 cannot prove that such a future is `Send`.
     F: Future<Output = ()>,
     S: Future<Output = ()>,
 {
@@ -115,9 +115,8 @@ pub async fn backoff_until_async<F, S>(
     }
 }
 
-/// One call of the function.
 struct Run {
-    /// With [`Timing::NonSliding`]: when the delay expires.
+    /// The time at which the delay expires, with [`Timing::NonSliding`].
     end: Option<u64>,
 }
 
@@ -126,7 +125,6 @@ impl Run {
         Self { end: (timing == Timing::NonSliding).then(|| delay_end(manager)) }
     }
 
-    /// When the next call is due.
     fn end(self, manager: &mut BackoffManager) -> u64 {
         self.end.unwrap_or_else(|| delay_end(manager))
     }

@@ -1,28 +1,27 @@
-//! A line of queued keys: a segment queue of entries.
+//! One line of queued keys: a segment queue of entries, from which getters pop.
 //!
 //! ```text
 //!    getters ◀── swept, while there are some ◀─ a sweep ─┐
 //!            ◀────────────────────────────────────────── entries ◀── pushes
 //! ```
 //!
-//! A segment queue cannot lose an entry in the middle. So a key that is taken out leaves a dead entry (F2), which a getter drops. If there are
-//! many, the call that takes keys out *sweeps*: it moves the entries that are live to a list under a lock, some at a time, and getters take
-//! those first.
+//! A segment queue cannot give up an entry in its middle, so a key that is taken out leaves a dead entry behind (F2), which the getter that
+//! pops it drops. Once many are dead, the call that takes keys out *sweeps* the line: under a lock, and a few at a time, it moves the live
+//! entries to a list, from which getters take first (F8).
 //!
-//! * **F8** While `is_swept` is set, entries that were moved come before all others, and one may be in the hand of the sweep, which has the
-//!   lock. Whoever finds the queue of entries empty looks at `is_swept` afterwards. A getter that has read `is_swept` before a sweep may
-//!   take one key that comes after those that the sweep moves.
+//! `is_swept` is set while that list may have entries, or the sweep has one in its hand, so a getter that finds the segment queue empty
+//! looks at the flag again. A getter that read the flag just before a sweep began may take one later key first.
 
 use super::parts::SegQueue;
 use crate::key::NodeRef;
 use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering, model_const};
 use std::collections::VecDeque;
 
-/// One push of a key. It has a claim of the node (F2).
+/// One push of a key. The entry owns a claim on the node (F2).
 pub(super) struct Entry<K> {
     pub(super) node: NodeRef<K>,
     pub(super) number: u32,
-    /// The low bits of the epoch in which it was pushed: see [`Lines`](super::lines::Lines).
+    /// The low bits of the epoch of the push: see [`Lines`](super::lines::Lines).
     pub(super) epoch: u32,
 }
 
@@ -32,17 +31,18 @@ impl<K> Entry<K> {
     }
 }
 
-/// See the top of this file.
+/// A line: see the top of this file.
 pub(super) struct Line<K> {
     entries: SegQueue<Entry<K>>,
     is_swept: AtomicBool,
     swept: Mutex<Swept<K>>,
     swept_len: AtomicUsize,
-    /// The epoch of the latest entry that a getter has taken. What is left is not older, but for entries of threads that were slow.
+    /// The epoch of the newest entry that a getter has taken. Entries that are left are not older, except those of adders that were slow.
     pub(super) front: AtomicU64,
 }
 
-/// Entries that were moved. The second list is empty unless a sweep is on its way: it has those that the sweep has not looked at.
+/// The entries that a sweep has moved. While a sweep is running, the second list has those of an earlier sweep that this one has not seen
+/// yet.
 struct Swept<K>([VecDeque<Entry<K>>; 2]);
 
 impl<K> Swept<K> {
@@ -69,7 +69,7 @@ impl<K> Line<K> {
         }
     }
 
-    /// Ends with a read-modify-write.
+    /// Ends with a read-modify-write, as F10 requires.
     #[inline]
     pub(super) fn push(&self, entry: Entry<K>) {
         self.entries.push(entry);
@@ -89,7 +89,8 @@ impl<K> Line<K> {
 
     #[inline]
     fn is_swept(&self) -> bool {
-        // Acquire: who sees that the list is empty again goes on with the entries. And who has seen what a sweep has moved sees the flag.
+        // Acquire: a getter that sees the list empty again goes on with the entries, and one that sees what a sweep has moved sees the
+        // flag.
         self.is_swept.load(Ordering::Acquire)
     }
 
@@ -105,7 +106,7 @@ impl<K> Line<K> {
         self.entries.pop()
     }
 
-    /// There was a moment without an entry, dead or live.
+    /// Whether there was a moment at which the line had no entry, dead or live.
     pub(super) fn is_empty(&self) -> bool {
         let is_empty = !self.is_swept() && self.entries.is_empty();
         if is_empty && !self.is_swept() {
@@ -114,21 +115,21 @@ impl<K> Line<K> {
         self.is_swept() && self.swept.lock().len() == 0 && self.entries.is_empty()
     }
 
-    /// At least the number of entries, dead ones too.
+    /// The number of entries, dead ones included, or one more.
     #[inline]
     pub(super) fn entries(&self) -> usize {
-        // Another one may be in the hand of a sweep.
+        // A sweep may have one more in its hand.
         let swept = if self.is_swept() { self.swept_len.load(Ordering::Relaxed) + 1 } else { 0 };
         self.entries.len() + swept
     }
 
-    /// The number of entries, dead ones too.
+    /// The number of entries, dead ones included.
     #[inline]
     pub(super) fn len(&self) -> usize {
         self.entries.len() + self.swept_len.load(Ordering::Relaxed) // Relaxed: a number
     }
 
-    /// Takes the dead entries out, and calls `gone` for each, under no lock. One thread at a time does this.
+    /// Takes out the dead entries, and calls `gone` for each without the lock. One thread at a time does this.
     #[cold]
     pub(super) fn sweep(&self, gone: &mut impl FnMut(Entry<K>)) {
         let mut left = self.entries.len();
@@ -163,7 +164,6 @@ impl<K> Line<K> {
         }
     }
 
-    /// The room that no entry needs.
     pub(super) fn shrink(&self) {
         self.swept.lock().0.iter_mut().for_each(VecDeque::shrink_to_fit);
     }

@@ -1,4 +1,4 @@
-//! The order of the queued keys: one line, which is first in, first out; or several, of which each thread has one.
+//! The order of the queued keys: one line, which is first in, first out, or several lines that the threads share out among them.
 //!
 //! ```text
 //!   a thread pushes into its own line, and takes from it
@@ -11,38 +11,39 @@
 //!        └──────────────────────────────────────────┘
 //! ```
 //!
-//! Threads that push and take side by side meet at the two ends of one line, and take turns at their cache lines. With a line for each, they
-//! do not meet. In return keys overtake each other, but not without bound, because each entry has the epoch in which it was pushed: a
-//! number that each thread raises once in [`EPOCH`] of its pushes.
+//! Threads that push into and take from one line contend for the cache lines at its ends. With a line of its own, a thread seldom meets
+//! others, but keys overtake each other. How far is bounded, because each entry carries the *epoch* of its push, a counter that each thread
+//! raises once in [`EPOCH`] of its pushes.
 //!
-//! * **F12** A getter that takes an entry of another epoch than the one before looks at the fronts of all lines. It goes on with its own line
-//!   unless that is empty, or its front is more than [`AHEAD`] epochs newer than the oldest one. Otherwise it goes to the oldest. So a queued
-//!   key is overtaken by the later keys of `AHEAD + 1` epochs, by up to [`EPOCH`] of each adder, and by one key for each line and getter.
+//! A getter that takes an entry of another epoch than the one before compares the fronts of all lines. It stays with its own line, unless
+//! that is empty or its front is more than [`AHEAD`] epochs newer than the oldest one; then it goes to the line with the oldest front. A
+//! queued key is therefore overtaken only by the later keys of `AHEAD + 1` epochs, of up to [`EPOCH`] of each adder, and by one key for
+//! each line and getter (F12).
 
 use super::line::{Entry, Line};
 use super::tally::Mine;
 use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, Ordering, model_const};
 use crossbeam_utils::CachePadded;
 
-/// A thread begins another epoch after this number of its pushes.
+/// The number of its own pushes after which a thread begins another epoch.
 const EPOCH: u64 = model_const(64, 1) as u64;
-/// A getter stays with its own line while the front of that is newer than the oldest one by at most this number of epochs.
+/// A getter stays with its own line while its front is at most this number of epochs newer than the oldest one.
 const AHEAD: u64 = model_const(8, 1) as u64;
-/// With fewer dead entries there is no sweep.
+/// Dead entries are swept from this number on.
 const FEW: usize = model_const(1024, 1);
 
-/// See the top of this file.
+/// All lines of a queue: see the top of this file.
 pub(super) struct Lines<K> {
     /// A power of two.
     lines: Box<[CachePadded<Line<K>>]>,
     epoch: CachePadded<AtomicU64>,
-    /// The number of dead entries. (Below zero for a moment, if a getter drops one that was not counted yet.)
+    /// The number of dead entries. It is below zero for a moment if a getter drops one that was not counted yet.
     dead: AtomicUsize,
     is_sweeping: AtomicBool,
 }
 
 impl<K> Lines<K> {
-    /// `lines`: a power of two.
+    /// `lines` is a power of two.
     pub(super) fn new(lines: usize) -> Self {
         Self {
             lines: (0..lines).map(|_| CachePadded::new(Line::new())).collect(),
@@ -57,7 +58,6 @@ impl<K> Lines<K> {
         self.count() == 1
     }
 
-    /// The number of lines.
     #[inline(always)]
     pub(super) fn count(&self) -> usize {
         self.lines.len()
@@ -68,7 +68,7 @@ impl<K> Lines<K> {
         &self.lines[at & (self.count() - 1)]
     }
 
-    /// The epoch of a push, the `pushed`th of its thread.
+    /// The epoch of a push, which is the `pushed`th of its thread.
     #[inline(always)]
     pub(super) fn epoch(&self, pushed: u64) -> u64 {
         if pushed % EPOCH == 0 {
@@ -77,21 +77,21 @@ impl<K> Lines<K> {
         self.epoch.load(Ordering::Relaxed)
     }
 
-    /// Ends with a read-modify-write. `home`: the line of the thread.
+    /// Pushes into the line of the thread, which is `home`. Ends with a read-modify-write.
     #[inline(always)]
     pub(super) fn push(&self, home: usize, entry: Entry<K>) {
         self.at(home).push(entry);
     }
 
-    /// The next entry, which may be dead. `None`: each line had a moment without an entry.
+    /// The next entry, which may be dead. `None` means that each line had a moment without an entry.
     #[inline(always)]
     pub(super) fn pop(&self, mine: Mine<'_>) -> Option<Entry<K>> {
         if self.is_one() { self.lines[0].pop() } else { self.pop_of_many(mine.at, mine.stay()) }
     }
 
-    /// `stay`: where the getter has taken its last entry, as a distance from `home`, above the epoch of that.
+    /// `stay` packs the line from which this getter last took an entry, as a distance from `home`, and below it the epoch of that entry.
     fn pop_of_many(&self, home: usize, stay: &AtomicU64) -> Option<Entry<K>> {
-        let stayed = stay.load(Ordering::Relaxed); // Relaxed, here and below: this thread's, or it does not matter whose
+        let stayed = stay.load(Ordering::Relaxed); // Relaxed, here and below: written by this thread, or a hint that several share
         let at = home + (stayed >> 32) as usize;
         let Some(entry) = self.at(at).pop() else { return self.pop_elsewhere(home, stay) };
         if entry.epoch != stayed as u32 {
@@ -100,7 +100,7 @@ impl<K> Lines<K> {
         Some(entry)
     }
 
-    /// The getter has taken an entry of another epoch from this line. It chooses where to go on (F12).
+    /// The getter has taken an entry of another epoch from this line, and chooses its next line (F12).
     #[inline(never)]
     fn has_taken(&self, home: usize, stay: &AtomicU64, at: usize, epoch: u32) {
         let now = self.epoch.load(Ordering::Relaxed);
@@ -120,13 +120,13 @@ impl<K> Lines<K> {
         stay.store((distance as u64) << 32 | u64::from(epoch), Ordering::Relaxed);
     }
 
-    /// Of the lines that have entries, the one with the oldest front, after that front.
+    /// The oldest front among the lines that have entries, and its line.
     fn oldest(&self) -> Option<(u64, usize)> {
         let front = |(at, line): (usize, &CachePadded<Line<K>>)| (line.front.load(Ordering::Relaxed), at);
         self.lines.iter().enumerate().filter(|(_, line)| !line.is_empty()).map(front).min()
     }
 
-    /// The line with which the getter has stayed is empty.
+    /// Takes from another line, because the one that the getter was using is empty.
     #[inline(never)]
     fn pop_elsewhere(&self, home: usize, stay: &AtomicU64) -> Option<Entry<K>> {
         let taken = |at| self.at(at).pop().map(|entry| (at, entry));
@@ -139,37 +139,36 @@ impl<K> Lines<K> {
         Some(entry)
     }
 
-    /// At least the number of entries, dead ones too.
+    /// The number of entries, dead ones included, or a few more.
     #[inline]
     pub(super) fn entries(&self) -> usize {
         self.lines.iter().map(|line| line.entries()).sum()
     }
 
-    /// The number of live entries.
     #[inline]
     pub(super) fn len(&self) -> usize {
         let dead = (self.dead.load(Ordering::Relaxed) as isize).max(0) as usize; // Relaxed, here and below: for `len`
         self.lines.iter().map(|line| line.len()).sum::<usize>().saturating_sub(dead)
     }
 
-    /// An entry is dead.
+    /// Counts an entry that has become dead.
     pub(super) fn count_dead(&self) {
         self.dead.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A dead entry has left its line.
+    /// Counts a dead entry that has left its line.
     pub(super) fn uncount_dead(&self) {
         self.dead.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// There are so many dead entries that it is worth a sweep. The memory that they take is bounded by this.
+    /// Whether a sweep is worth its time. This bounds the memory that dead entries take.
     pub(super) fn wants_sweep(&self) -> bool {
         let dead = self.dead.load(Ordering::Relaxed) as isize;
         dead > FEW as isize && dead > (self.entries() / 2) as isize
     }
 
-    /// Takes the dead entries out, and calls `gone` for each, under no lock. Then the caller wakes getters: one may have looked while an entry was
-    /// in the hand of this.
+    /// Takes out the dead entries, and calls `gone` for each without a lock. The caller wakes getters afterwards, because one may have
+    /// looked while the sweep had the only entry in its hand.
     #[cold]
     pub(super) fn sweep(&self, mut gone: impl FnMut(Entry<K>)) {
         if self.is_sweeping.swap(true, Ordering::Acquire) {
@@ -179,7 +178,6 @@ impl<K> Lines<K> {
         self.is_sweeping.store(false, Ordering::Release);
     }
 
-    /// The room that no entry needs.
     pub(super) fn shrink(&self) {
         self.lines.iter().for_each(|line| line.shrink());
     }
@@ -192,7 +190,7 @@ mod tests {
     use crate::key::{Bits, KeyHash};
     use fastrand::Rng;
 
-    /// Threads that add and take in turn, some more often than others. Returns by how many later keys a key was overtaken at most.
+    /// Threads add and take in turn, some more often than others. Returns the largest number of later keys that overtook a key.
     fn overtaken(lines: usize, threads: usize, queued: usize, seed: u64) -> usize {
         const KEYS: usize = 60_000;
         let (lines, mut random) = (Lines::new(lines), Rng::with_seed(seed));

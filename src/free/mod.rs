@@ -1,4 +1,4 @@
-//! The engine of a lock-free queue: a concurrent map of nodes, a segment queue of entries, and the records under a short lock.
+//! The lock-free engine: a concurrent map of nodes, a segment queue of entries, and records of delays and failures under a short lock.
 //!
 //! ```text
 //!   add   key ─▶ map ─▶ node: a step of its word ─▶ dirty now: push an entry, wake a getter
@@ -6,27 +6,30 @@
 //!   done  node: a step ─▶ dirty: push; nothing left: into the cache of vacated nodes, whose victim leaves the map
 //! ```
 //!
-//! None of the three takes a lock, nor does `succeed` of a key that the records do not know. The records are a [`Machine`] whose keys are nodes.
-//! It has delays, failures and rests, with the rules that each queue has. A call that needs it goes there under its lock, and what the
-//! machine would queue gets its step of the word there: see `src/shared/free.rs`, which has the arms of all calls.
+//! These three calls take no lock, nor does `succeed` of a key that has neither a delay nor failures. The *records*, which have those, are
+//! a [`Machine`] whose keys are nodes, so they follow the same rules as in any other queue. A call that needs them takes their lock, and
+//! what the machine would queue becomes a step of the key's word: see `src/shared/free.rs`.
 //!
-//! | file | |
+//! | file | what it has |
 //! |---|---|
 //! | [`key/word.rs`](crate::key), `key/node.rs` | the word of a key and its steps; a key in memory |
-//! | `lines`, `line` | the order of the queued keys: several lines, or one |
-//! | `parts` | the segment queue and the map, which are other crates' |
-//! | `tally` | counters of events, a block a thread |
+//! | `lines`, `line` | the order of the queued keys, in one line or several |
+//! | `parts` | the segment queue and the map, which come from other crates |
+//! | `tally` | counters of events, one block for each thread |
 //!
-//! * **F9** An add whose step has found the queue open takes effect. One that finds it shut down after its step asks, under the lock of `over`,
-//!   whether somebody was told that nothing is left. If so, it takes its step back, and is refused. Who tells so has found, under the same
-//!   lock, that each add that has begun is settled (F7). An add is begun before its step, and the step is a fence: so if it finds the
-//!   queue open, who has closed it finds that it has begun.
-//! * **F10** A thread that pushes looks for getters after that, and a getter goes on the list before it looks into the line. Between the two
-//!   each has a fence: so a getter that sleeps is seen, or has seen the entry (W1, I6).
-//! * **F11** A vacated node stays in the map, and in a cache: one ring of nodes a thread. A `done` whose node is there already writes nothing
-//!   but the word. The victim of a new one leaves the cache, and the map if it is vacant still.
+//! **Shut-down (F9).** An add whose step finds the queue open takes effect. An add that finds it shut down only after its step asks, under
+//! the lock of `over`, whether somebody was already told that nothing is left; if so, the add takes its step back and is refused. A thread
+//! may tell that only after it has found, under the same lock, that each add that was begun is settled (F7). No add slips between the two,
+//! because it is begun before its step, which is a fence: if the add still finds the queue open, the thread that closes it finds the add
+//! begun.
 //!
-//! No guard of the map is left, and no node is freed, while a lock is held: a key's drop is foreign code (W4).
+//! **Wake-ups (F10).** A thread first pushes and then looks for waiting getters, while a getter first goes on their list and then looks
+//! into the line. With a fence between the two on either side, a getter that falls asleep is seen, or has itself seen the entry (W1, I6).
+//!
+//! **Vacated nodes (F11)** stay in the map, and in a cache that is a ring for each thread, so that a `done` whose node is in the cache
+//! already writes nothing but the word. The node that a new one displaces leaves the cache, and also the map if it is still vacant.
+//!
+//! A key's drop is foreign code, so no guard of the map ends, and no node is freed, while a lock is held (W4).
 
 mod line;
 mod lines;
@@ -36,7 +39,7 @@ mod stopped;
 mod tally;
 mod times;
 
-/// A place in a hot call at which the tests of `stopped` stop a thread.
+/// A place in a hot call at which the tests in `stopped` stop a thread.
 macro_rules! point {
     () => {
         #[cfg(all(test, not(loom)))]
@@ -59,33 +62,32 @@ use times::Times;
 
 pub(crate) use tally::Begin;
 
-/// A key to look for, with its hash.
+/// A key to look up, with its hash.
 pub(crate) struct Hashed<'q, Q: ?Sized> {
     pub(crate) key: &'q Q,
     pub(crate) hash: KeyHash,
 }
 
-/// The vacated nodes that the cache keeps for each thread.
+/// The number of vacated nodes that the cache keeps for each thread.
 const CACHE: usize = model_const(1024, 1);
 
-/// See the top of this file.
+/// The engine: see the top of this file.
 pub(crate) struct Free<K> {
     map: Map<K>,
     lines: Lines<K>,
     tally: Tally,
     /// The cache, a ring for each block of the tally.
     rings: Box<[Ring]>,
-    /// Delays, failures and rests.
     pub(crate) records: Mutex<Machine<NodeRef<K>>>,
-    /// Somebody was told that the queue is shut down and that nothing is left (F9).
+    /// Whether somebody was told that the queue is shut down and nothing is left (F9).
     over: Mutex<bool>,
     /// The number of marked keys (F5).
     marked: AtomicUsize,
-    /// If the queue measures.
+    /// Only in a queue that measures.
     times: Option<Times>,
 }
 
-// Of the nodes, only addresses are in the rings.
+// The rings have only the addresses of nodes, so they do not depend on `K`.
 #[derive(Default)]
 struct Ring {
     /// Made when its thread vacates a node for the first time.
@@ -99,7 +101,7 @@ impl Ring {
     }
 }
 
-/// A claim on a node (F1), given up at its drop. Not under a lock: the node may leave the map.
+/// A claim on a node (F1), given up when it is dropped. Not to be dropped under a lock, because the node may then leave the map.
 pub(crate) struct Claim<'f, K> {
     free: &'f Free<K>,
     pub(crate) node: NodeRef<K>,
@@ -111,26 +113,24 @@ impl<K> Drop for Claim<'_, K> {
     }
 }
 
-/// The step of an add.
+/// What the step of an add has found.
 struct Step<K> {
     node: NodeRef<K>,
     what: OnAdd,
-    /// That of the push.
     number: u32,
     was_awaited: bool,
-    /// It has made a held key dirty in a queue that is shut down, and has a claim on it.
+    /// The add has made a held key dirty in a queue that is shut down, and owns a claim on it.
     is_late: bool,
 }
 
-/// What became of an add.
 pub(crate) enum Tried<'f, K> {
     Done(Added, Owed),
-    /// The key, which is claimed, is cooling down: the records hold the add back.
+    /// The key, which is claimed, is cooling down, so the records hold the add back.
     Held(Claim<'f, K>),
 }
 
-/// A full fence after a read-modify-write of this thread. On x86-64 that instruction is the fence, so only the compiler is kept from
-/// reordering.
+/// A full fence after a read-modify-write of this thread. On x86-64 the read-modify-write is a fence itself, so this only keeps the
+/// compiler from reordering.
 #[inline(always)]
 pub(crate) fn fence_after_rmw() {
     #[cfg(all(target_arch = "x86_64", not(loom)))]
@@ -139,7 +139,7 @@ pub(crate) fn fence_after_rmw() {
     crate::sync::fence(Ordering::SeqCst);
 }
 
-/// Lets a thread go on that is in the middle of a call.
+/// Lets a thread go on that is in the middle of a call for which this one waits.
 pub(crate) fn give_way() {
     #[cfg(loom)]
     loom::thread::yield_now();
@@ -148,7 +148,7 @@ pub(crate) fn give_way() {
 }
 
 impl<K: Eq> Free<K> {
-    /// `clock`: of a queue that measures. `lines`: a power of two.
+    /// `clock` is that of a queue that measures, and `lines` a power of two.
     pub(crate) fn new(records: Machine<NodeRef<K>>, capacity: usize, lines: usize, clock: Option<Clock>) -> Self {
         let tally = Tally::new();
         let rings: Box<[_]> = (0..tally.blocks()).map(|_| Ring::default()).collect();
@@ -167,19 +167,19 @@ impl<K: Eq> Free<K> {
         }
     }
 
-    /// `add`. `is_open`: the queue is not shut down. A key that is left in the hand was known; the caller drops it when it has paid what is owed.
+    /// `add`. If the key was known, it stays in the hand, and the caller drops it after it has paid what is owed.
     #[inline]
     pub(crate) fn add(&self, hand: &mut Option<K>, hash: KeyHash, is_open: impl Fn() -> bool) -> Tried<'_, K> {
         let mine = self.tally.mine();
         if !is_open() {
-            // It does not begin, so that those who wait for the end of the work need not wait for it.
+            // It does not begin, so that threads that wait for the end of the work do not have to wait for it.
             mine.count(Event::Refused);
             return Tried::Done(Added::Rejected, Owed::NOTHING);
         }
         let begin = mine.begin();
         point!();
-        // The linearization point of an add of a key that has a node is the step; that of a new key is its insertion.
-        // Kept until the key is pushed: keys that the map drops at its end may use the queue.
+        // An add takes effect (its linearization point) with its step if the key has a node, and otherwise with the insertion.
+        // The guard lasts until the key is pushed, because the map drops keys when it ends, and their drops may use the queue.
         let guard = self.map.guard();
         let known = |node| self.add_known(node, &is_open);
         let found = self.map.add(hand, hash, Bits::QUEUED, &guard, known);
@@ -211,7 +211,7 @@ impl<K: Eq> Free<K> {
                 if is_late { self.defer_late(node, number) } else { Added::Deferred }
             }
             OnAdd::Coalesce => {
-                // The add that has made the key dirty was begun before this step, so who closes the queue afterwards waits for it (F9).
+                // The add that made the key dirty was begun before this step, so the thread that closes the queue waits for it (F9).
                 fence_after_rmw();
                 if is_open() { Added::Coalesced } else { Added::Rejected }
             }
@@ -226,7 +226,7 @@ impl<K: Eq> Free<K> {
         Tried::Done(added, owed)
     }
 
-    /// The step of an add of a key that has a node. `None`: the node is GONE.
+    /// The step of an add of a key that has a node. `None` means that the node is GONE.
     #[inline(always)]
     fn add_known(&self, node: NodeRef<K>, is_open: &impl Fn() -> bool) -> Option<Step<K>> {
         let add = |bits: Bits| match bits.is_gone() {
@@ -241,7 +241,7 @@ impl<K: Eq> Free<K> {
             }
         };
         point!();
-        // Written also if the bits stay: whoever gets the key sees what came before this add (P2).
+        // The word is written even if its bits stay, so that the getter of the key sees what came before this add (P2).
         let (before, what) = node.word().write(add);
         point!();
         let (what, number) = what?;
@@ -249,13 +249,13 @@ impl<K: Eq> Free<K> {
         if what == OnAdd::Defer {
             self.note_dirty(node);
             fence_after_rmw();
-            // After the guard of the map the node may be gone, so an add that takes its step back needs a claim.
+            // The node may be gone once the guard of the map ends, so an add that takes its step back needs a claim.
             is_late = !is_open() && self.try_claim(node);
         }
         Some(Step { node, what, number, was_awaited: before.is_awaited(), is_late })
     }
 
-    /// A claim on the node of this key, which is made if there is none.
+    /// A claim on the node of this key, which is inserted if it is missing.
     pub(crate) fn find_or_insert(&self, hand: &mut Option<K>, hash: KeyHash) -> Claim<'_, K> {
         let guard = self.map.guard();
         let found = self.map.add(hand, hash, Bits::CLAIMED, &guard, |node| self.try_claim(node).then_some(node));
@@ -272,21 +272,21 @@ impl<K: Eq> Free<K> {
 impl<K> Free<K> {
     // ---- hot steps
 
-    /// Who makes a key queued pushes it (I5), and wakes a getter after that.
+    /// Pushes an entry. The caller has made the key queued (I5), and wakes a getter afterwards.
     #[inline(always)]
     fn push(&self, mine: Mine<'_>, node: NodeRef<K>, number: u32) {
         point!();
         let pushed = mine.count(Event::Pushed);
         let epoch = self.lines.epoch(pushed);
         node.set_order(epoch << 32 | pushed & u64::from(u32::MAX));
-        // In a model, the line is where the locked engine would have the key, as all threads have one block.
+        // In a model all threads share one block, so a key goes to the line that has the number of its shard in the locked engine.
         let home = if cfg!(loom) { node.hash().shard(self.lines.count()) } else { mine.at };
         point!();
         self.lines.push(home, Entry { node, number, epoch: epoch as u32 });
         point!();
     }
 
-    /// `get`. `None`: there was a moment at which no key was queued, but for adds that have not settled.
+    /// `get`. `None` means that there was a moment at which no key was queued, except by adds that have not settled.
     #[inline(always)]
     pub(crate) fn take(&self) -> Option<NodeRef<K>> {
         let mine = self.tally.mine();
@@ -294,7 +294,7 @@ impl<K> Free<K> {
             point!();
             let Entry { node, number, .. } = self.lines.pop(mine)?;
             point!();
-            // Linearization point of a hand-out.
+            // The linearization point of a hand-out.
             let get = |bits: Bits| bits.get(number).map_or((bits, false), |after| (after, true));
             let is_live = node.word().step(get).1;
             point!();
@@ -312,7 +312,7 @@ impl<K> Free<K> {
         self.release(node);
     }
 
-    /// `done`, and `succeed` of a key without a past. `None`, and nothing has changed: the records know the key, and have to be asked.
+    /// `done`, and `succeed`. `None` means that nothing has changed, because the records know the key and must be asked.
     #[inline]
     pub(crate) fn end(&self, node: NodeRef<K>, succeeds: bool) -> Option<Owed> {
         let word = node.word();
@@ -328,7 +328,7 @@ impl<K> Free<K> {
         }
     }
 
-    /// One attempt to end a hand-out, with `also` as a part of the step. The linearization point of a `done` is the one that succeeds.
+    /// One attempt to end a hand-out, with `also` as a part of the step, which is the linearization point of a `done` if it succeeds.
     #[inline(always)]
     pub(crate) fn try_end(
         &self,
@@ -340,7 +340,7 @@ impl<K> Free<K> {
         let (after, what) = also(before).done();
         let leaves = what == OnDone::Remove;
         point!();
-        // Before the step: a drain that finds the key gone, and its caller, find it counted.
+        // Counted before the step, so that a drain that finds the key gone finds it counted, and so does its caller.
         mine.count(Event::Ended);
         if let Err(now) = node.word().swap(before, if leaves { after.cache() } else { after }) {
             mine.uncount(Event::Ended);
@@ -364,14 +364,13 @@ impl<K> Free<K> {
         node.word().step(|bits| if bits.is_gone() { (bits, false) } else { (bits.claim(), true) }).1
     }
 
-    /// A claim on a node that is not gone: the caller holds its key, or the records know it, and their lock is taken.
+    /// A claim on a node that cannot be gone, because the caller holds its key, or has locked the records, which know it.
     pub(crate) fn claim(&self, node: NodeRef<K>) -> Claim<'_, K> {
         let is_claimed = self.try_claim(node);
         debug_assert!(is_claimed, "it has a claim, or a bit, already (F1)");
         Claim { free: self, node }
     }
 
-    /// Gives up a claim.
     fn release(&self, node: NodeRef<K>) {
         let release = |bits: Bits| {
             let after = bits.unclaim();
@@ -383,23 +382,25 @@ impl<K> Free<K> {
         }
     }
 
-    /// A step of this thread has set CACHED: the node takes a place, and the one that had the place leaves (F4, F11).
+    /// A step of this thread has set CACHED: the node takes a place in the cache, and displaces the node that had it (F4, F11).
     fn put_into_cache(&self, mine: Mine<'_>, node: NodeRef<K>) {
         let ring = &self.rings[mine.at];
         point!();
-        let at = ring.at.load(Ordering::Relaxed); // Relaxed: if two threads of the last block take one place, one evicts the other's node
+        // Relaxed: if two threads of the last block choose the same place, one displaces the other's node.
+        let at = ring.at.load(Ordering::Relaxed);
         ring.at.store(at.wrapping_add(1), Ordering::Relaxed);
         let victim = ring.nodes()[at % CACHE].swap(node.into_address(), Ordering::AcqRel);
         point!();
         self.evict(victim);
     }
 
-    /// What a place of a cache had leaves the cache, and the map, if its key has not come back.
+    /// A node that was displaced leaves the cache, and also the map unless its key has come back.
     fn evict(&self, address: *mut ()) {
         if address.is_null() {
             return;
         }
-        // SAFETY: who sets CACHED puts the address there, and only who takes it out clears the bit, which this thread has (F4, F6).
+        // SAFETY: the address was put there by the thread that set CACHED, and only the one that takes it out, which is this one, clears
+        // the bit; until then the node is not freed (F4, F6).
         let node = unsafe { NodeRef::<K>::from_address(address) };
         let mut before = node.word().load();
         loop {
@@ -421,7 +422,7 @@ impl<K> Free<K> {
         }
     }
 
-    /// Gives back what is kept for keys to come.
+    /// Gives back the memory that is kept for later keys.
     pub(crate) fn shrink(&self) {
         for nodes in self.rings.iter().filter_map(|ring| ring.nodes.get()) {
             nodes.iter().for_each(|place| self.evict(place.swap(std::ptr::null_mut(), Ordering::AcqRel)));
@@ -431,7 +432,7 @@ impl<K> Free<K> {
 
     // ---- the end of the queue
 
-    /// An add that has made its key queued has found the queue shut down (F9).
+    /// Pushes the key of an add that has found the queue shut down after its step, or takes the step back (F9).
     #[cold]
     fn push_late(&self, mine: Mine<'_>, node: NodeRef<K>, number: u32, owed: &mut Owed) -> Added {
         let over = self.over.lock();
@@ -441,20 +442,20 @@ impl<K> Free<K> {
             return Added::Queued;
         }
         drop(over);
-        // No add was accepted because of this one: its answer would have come before the shut-down, so who has told that nothing is left
-        // has seen that this one was begun.
+        // No other add was accepted because of this one: its answer would have come before the shut-down, and then the thread that told
+        // that nothing is left would have seen this one begun.
         *owed = self.take_back(node, |bits| bits.is_live(number)).1;
         self.lines.uncount_dead(); // its entry was not pushed
         self.release(node);
         Added::Rejected
     }
 
-    /// An add that has made a held key dirty has found the queue shut down (F9). It has a claim.
+    /// The same for an add that has made a held key dirty, and owns a claim on it.
     #[cold]
     fn defer_late(&self, node: NodeRef<K>, number: u32) -> Added {
         let is_taken_back = {
             let over = self.over.lock();
-            // Another number: the key was queued again since, so the add has taken effect.
+            // With another number the key was queued again meanwhile, so the add has taken effect.
             let is_it = |bits: Bits| *over && bits.is_dirty() && bits.is_processing() && bits.number() == number;
             let take = |bits: Bits| if is_it(bits) { (bits.take_back(), true) } else { (bits, false) };
             node.word().step(take).1
@@ -463,35 +464,35 @@ impl<K> Free<K> {
         if is_taken_back { Added::Rejected } else { Added::Deferred }
     }
 
-    /// In a queue that is shut down, after the caller has found no key: whether no add is on its way. If so, an add that comes late is refused
-    /// from now on. `settled`: read before the caller has looked for a key.
+    /// In a queue that is shut down, after the caller has found no key: whether no add is on its way. If so, adds that come late are refused
+    /// from now on. `settled` was read before the caller looked for a key.
     pub(crate) fn conclude(&self, settled: u64) -> bool {
-        crate::sync::fence(Ordering::SeqCst); // after the look at the flag: pairs with the fence of who begins
+        crate::sync::fence(Ordering::SeqCst); // after the flag was read: pairs with the fence of an add that begins
         let mut over = self.over.lock();
         *over = *over || settled == self.tally.begun();
         *over
     }
 
-    /// The number of settled adds, for [`conclude`](Self::conclude), and for [`is_settled`](Self::is_settled).
+    /// The number of settled adds, for [`conclude`](Self::conclude) and [`is_settled`](Self::is_settled).
     pub(crate) fn settled(&self) -> u64 {
         self.tally.settled()
     }
 
-    /// No add was on its way at the time at which this number was read (F7).
+    /// Whether no add was under way when this number was read (F7).
     pub(crate) fn is_settled(&self, settled: u64) -> bool {
         settled == self.tally.begun()
     }
 
     // ---- the part of the records
 
-    /// The records make an add, or may make one. The caller looks after that whether the queue is open (F9).
+    /// Begins an add that the records make, or may make. The caller reads afterwards whether the queue is open (F9).
     pub(crate) fn begin(&self) -> Begin<'_> {
         let begin = self.tally.mine().begin();
         crate::sync::fence(Ordering::SeqCst);
         begin
     }
 
-    /// What the records know of a key has changed; and if `is_dirty`, they have added it. Returns the answer of this add, and settles it.
+    /// Writes what the records know of a key, and with `adds` makes the add that they have made. Settles this add, and returns its answer.
     pub(crate) fn note(&self, node: NodeRef<K>, note: Note, adds: Option<Begin<'_>>) -> (Option<Added>, Owed) {
         if adds.is_some() {
             self.note_dirty_soon(node);
@@ -514,8 +515,8 @@ impl<K> Free<K> {
         (Some(added), owed)
     }
 
-    /// The same at the end of a hand-out. An add is one of a held key; `queues`: the records do not hold it back. `Hold`: the key was dirty and
-    /// cools down, so the caller has the records hold that back.
+    /// The same as a part of the step that ends a hand-out. With `queues`, the add makes the key dirty; otherwise the records hold it back.
+    /// The answer `Hold` means that the key was dirty and cools down, so the caller has the records hold that add back.
     pub(crate) fn note_and_end(
         &self,
         node: NodeRef<K>,
@@ -542,14 +543,14 @@ impl<K> Free<K> {
         }
     }
 
-    /// A key was given up without the records.
+    /// Counts a key that was given up without the records.
     pub(crate) fn count_given_up(&self) {
         self.tally.mine().count(Event::GivenUp);
     }
 
     // ---- waits for the end of the work
 
-    /// The step of a key has cleared its mark (F5).
+    /// What is owed if a step has cleared the mark of its key (F5).
     #[inline(always)]
     fn unmarked(&self, before: Bits, after: Bits) -> Owed {
         if before.is_marked() && !after.is_marked() { self.uncount() } else { Owed::NOTHING }
@@ -560,15 +561,15 @@ impl<K> Free<K> {
         Owed::only_if(self.marked.fetch_sub(1, Ordering::AcqRel) == 1, Owed::DRAINED)
     }
 
-    /// Marks each key that is queued or processing: the step that ends the work of the last one owes `DRAINED`. Returns whether there was one,
-    /// and what is owed at once, because keys have ended meanwhile.
+    /// Marks each key that is queued or processing, so that the step that ends the work of the last one owes `DRAINED`. Returns whether
+    /// there was such a key, and what is owed at once because keys have ended meanwhile.
     pub(crate) fn mark(&self) -> (bool, Owed) {
         let (mut is_active, mut owed) = (false, Owed::NOTHING);
         self.map.each(|node| {
             if !node.word().load().is_active() {
                 return;
             }
-            // Before the mark, whose end takes it back.
+            // Counted before it is marked, because the end of the key takes the count back.
             self.marked.fetch_add(1, Ordering::AcqRel);
             let mark =
                 |bits: Bits| if bits.is_active() && !bits.is_marked() { (bits.mark(), true) } else { (bits, false) };
@@ -581,14 +582,14 @@ impl<K> Free<K> {
         (is_active, owed)
     }
 
-    /// Keys are marked. So those who wait are woken when these have ended, and look again.
+    /// Whether keys are marked. Their end wakes those who wait for the end of the work, who then look again.
     pub(crate) fn has_marks(&self) -> bool {
         self.marked.load(Ordering::Acquire) > 0
     }
 
     // ---- keys are taken out
 
-    /// A dirty key is not to be handed out, if `is_it`. Returns the bits before.
+    /// Takes a key back that is to be handed out, if `is_it`. Returns the bits before.
     pub(crate) fn take_out(&self, node: NodeRef<K>, is_it: impl Fn(Bits) -> bool) -> (Option<Bits>, Owed) {
         let taken = self.take_back(node, is_it);
         if taken.0.is_some() {
@@ -610,7 +611,7 @@ impl<K> Free<K> {
         (Some(before), self.unmarked(before, after))
     }
 
-    /// After keys were taken back. Returns whether the caller has to wake getters.
+    /// Called after keys were taken back. Returns whether the caller has to wake getters.
     pub(crate) fn sweep_if_due(&self) -> bool {
         let is_due = self.lines.wants_sweep();
         if is_due {
@@ -619,7 +620,7 @@ impl<K> Free<K> {
         is_due
     }
 
-    /// Claims on all keys that are queued, processing or delayed, at one time or another while this looks.
+    /// Claims on the keys for which `is_it` at the time at which the walk comes by.
     pub(crate) fn each(&self, mut is_it: impl FnMut(Bits) -> bool) -> Vec<(Claim<'_, K>, Bits)> {
         let mut found = Vec::new();
         self.map.each(|node| {
@@ -637,7 +638,7 @@ impl<K> Free<K> {
         self.lines.len()
     }
 
-    /// At least the number of queued keys: for those who wake getters.
+    /// The number of queued keys or more, for threads that wake getters.
     pub(crate) fn ready(&self) -> usize {
         self.lines.entries()
     }
@@ -647,11 +648,11 @@ impl<K> Free<K> {
     }
 
     pub(crate) fn processing(&self) -> usize {
-        let ended = self.tally.sum(Event::Ended); // first: each has been handed out
+        let ended = self.tally.sum(Event::Ended); // read first, as each of these was handed out before
         (self.handed_out() - ended) as usize
     }
 
-    /// The numbers of queued and of processing keys, where each key counts once, whatever it does meanwhile.
+    /// The numbers of queued and of processing keys, in a walk that counts each key once, whatever it does meanwhile.
     pub(crate) fn count_active(&self) -> (usize, usize) {
         let (mut queued, mut processing) = (0, 0);
         self.map.each(|node| {

@@ -1,5 +1,5 @@
-//! The parts of a lock-free queue that other crates have: the segment queue of `crossbeam-queue`, and the map of `papaya`. Loom does not see
-//! into them, so in the models plain ones under a lock take their places.
+//! The parts of the lock-free engine that come from other crates: the segment queue of `crossbeam-queue` and the map of `papaya`. Loom
+//! cannot look into them, so in the models plain ones under a lock take their places.
 
 use super::Hashed;
 use crate::key::{Bits, KeyHash, NodeRef};
@@ -23,16 +23,16 @@ mod real {
     pub(in crate::free) use crossbeam_queue::SegQueue;
     pub(in crate::free) use papaya::LocalGuard as Guard;
 
-    /// The nodes of the keys. Removed nodes are freed when no guard is left that was there before.
+    /// The nodes of the keys. A node that was removed is freed when all guards that were there before have ended.
     pub(in crate::free) struct Map<K> {
         is_measured: bool,
         nodes: HashMap<KeyOf<K>, Owner<K>, Spread>,
-        // Made where `K` is known to be `Eq`, which the end of a hand-out is not told.
+        // A pointer that is set where `K` is known to be `Eq`, because the calls that end a hand-out do not have that bound.
         remove: fn(&Self, NodeRef<K>),
         each: fn(&Self, &mut dyn FnMut(NodeRef<K>)),
     }
 
-    /// The key of the map: that of the node.
+    /// The key of the map, which is that of the node.
     struct KeyOf<K>(NodeRef<K>);
 
     impl<K> Hash for KeyOf<K> {
@@ -44,8 +44,8 @@ mod real {
 
     thread_local!(static EQ_PANIC: RefCell<Option<Box<dyn Any + Send>>> = const { RefCell::new(None) });
 
-    // The map compares two nodes as it inserts one. If `Eq` panics there, they count as equal, so that nothing is inserted, and `add` passes
-    // the panic on. (A map that is left by a panic loses the new node.)
+    // The map compares two nodes while it inserts one, and a map that is left by a panic loses the new node. If `Eq` panics here, the nodes
+    // therefore count as equal, so that nothing is inserted, and `add` passes the panic on.
     impl<K: Eq> PartialEq for KeyOf<K> {
         fn eq(&self, other: &Self) -> bool {
             self.0 == other.0
@@ -59,7 +59,7 @@ mod real {
 
     impl<K: Eq> Eq for KeyOf<K> {}
 
-    /// The value of the map. Its drop frees the node: it runs when the map drops what was removed, or with the whole queue.
+    /// The value of the map. Its drop frees the node, once the map drops what was removed, or with the whole queue.
     struct Owner<K>(NodeRef<K>);
 
     impl<K> Owner<K> {
@@ -76,14 +76,14 @@ mod real {
         fn drop(&mut self) {
             // A panic of the key's drop must not pass through the map.
             contained(|| {
-                // SAFETY: the node was GONE and has left the map, so no other reference is left when the last guard is (F1); or the whole
-                // queue is dropped, or the node was not inserted (F6).
+                // SAFETY: no reference to the node is left. It was GONE and had left the map, and the last guard has ended (F1), or the
+                // whole queue is dropped, or the node was not inserted (F6).
                 drop(unsafe { self.0.free() });
             });
         }
     }
 
-    /// What a key is looked up by.
+    /// What a key is looked up by, with its hash.
     struct Query<'q, Q: ?Sized>(Hashed<'q, Q>);
 
     impl<Q: ?Sized> Hash for Query<'_, Q> {
@@ -100,7 +100,7 @@ mod real {
         }
     }
 
-    /// The node itself.
+    /// Finds the node itself, without a look at its key.
     struct This<K>(NodeRef<K>);
 
     impl<K> Hash for This<K> {
@@ -115,7 +115,7 @@ mod real {
         }
     }
 
-    /// The keys are hashed before, once for each call. This spreads the bits.
+    /// Spreads the bits of a hash that the call has already computed.
     #[derive(Clone, Default)]
     pub(in crate::free) struct Spread(u64);
 
@@ -150,7 +150,7 @@ mod real {
                 is_measured,
                 nodes: HashMap::with_capacity_and_hasher(capacity, Spread::default()),
                 remove: |map, node| {
-                    // First: it leaves the map only if it is there.
+                    // Finds nothing if another thread was first.
                     _ = map.nodes.remove(&This(node), &map.nodes.guard());
                 },
                 each: |map, each| map.nodes.iter(&map.nodes.guard()).for_each(|(_, owner)| each(owner.0)),
@@ -183,7 +183,7 @@ mod real {
             }
         }
 
-        /// Inserts a new node. `Err`: another thread was first, with this node.
+        /// Inserts a new node. An error has the node of another thread, which was first.
         #[inline(never)]
         fn insert(
             &self,
@@ -192,7 +192,7 @@ mod real {
             bits: Bits,
             guard: &Guard<'_>,
         ) -> Result<NodeRef<K>, NodeRef<K>> {
-            drop(EQ_PANIC.take()); // of an insertion that has succeeded, as another thread had removed the other node
+            drop(EQ_PANIC.take()); // left by an insertion that succeeded after all, as another thread had removed the other node
             let key = hand.take().expect("an add has a key in its hand");
             let node = NodeRef::new(key, hash, bits, self.is_measured);
             let Err(taken) = self.nodes.try_insert(KeyOf(node), Owner(node), guard) else { return Ok(node) };
@@ -215,19 +215,19 @@ mod real {
     }
 
     impl<K> Map<K> {
-        /// While it lasts, nodes that leave the map are not freed.
+        /// While the guard lasts, nodes that leave the map are not freed.
         #[inline]
         pub(in crate::free) fn guard(&self) -> Guard<'_> {
             self.nodes.guard()
         }
 
-        /// Removes a node that is GONE, unless that was done.
+        /// Removes a node that is GONE, unless another thread has done so.
         fn remove_gone(&self, node: NodeRef<K>) {
             (self.remove)(self, node);
         }
 
         pub(in crate::free) fn retire(&self, node: NodeRef<K>, go: impl FnOnce() -> bool) -> bool {
-            let _guard = self.nodes.guard(); // first: once the node is GONE, another thread may remove it
+            let _guard = self.nodes.guard(); // made first: once the node is GONE, another thread may remove it
             let is_gone = go();
             if is_gone {
                 self.remove_gone(node);
@@ -246,10 +246,10 @@ mod stand_in {
     use super::*;
     use crate::sync::{AtomicUsize, Mutex, Ordering};
 
-    /// The number of pushes in a model.
+    /// The largest number of pushes in a model.
     const PUSHES: usize = 16;
 
-    /// As weak as the real one: who pops may read an old number of pushes, unless a fence or another thread's step orders it.
+    /// As weak as the real one: a getter may read an old number of pushes, unless a fence or the step of another thread prevents that.
     pub(in crate::free) struct SegQueue<T> {
         places: [Mutex<Option<T>>; PUSHES],
         pushed: AtomicUsize,
@@ -299,7 +299,7 @@ mod stand_in {
     /// Nodes are freed with the map, so a guard does nothing.
     pub(in crate::free) struct Guard<'m>(std::marker::PhantomData<&'m ()>);
 
-    /// Its lock does not last while a node is used. Nodes that are removed are freed with the map.
+    /// Its lock ends before a node is used. Nodes that are removed are freed with the map.
     pub(in crate::free) struct Map<K> {
         is_measured: bool,
         nodes: Mutex<Vec<NodeRef<K>>>,

@@ -1,7 +1,5 @@
-//! A thread is stopped at each of some places of a hot call, and others go on.
-//!
-//! The places are between the steps of the engine itself. What a thread holds back that stops inside of the map or of the segment queue is in the
-//! table of `WorkQueueBuilder::lock_free`; it was found out instruction by instruction (`reports/lock_free.md`).
+//! Stops a thread at each of some places in a hot call, while others go on. The places lie between the steps of the engine itself;
+//! `reports/lock_free.md` has those inside the map and the segment queue.
 
 use crate::{Added, WorkQueue};
 use std::cell::Cell;
@@ -10,15 +8,15 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-/// What a stopped thread has: it tells that it has stopped, and waits until it may go on.
+/// Tells that its thread has stopped, and then waits until it may go on.
 struct Stop(SyncSender<()>, Arc<Mutex<Receiver<()>>>);
 
 thread_local! {
-    /// The number of places before the one at which this thread stops.
+    /// The number of places that this thread still passes before it stops.
     static LEFT: Cell<Option<(usize, Stop)>> = const { Cell::new(None) };
 }
 
-/// The calling thread is at such a place.
+/// Called at each such place.
 pub(super) fn point() {
     match LEFT.take() {
         Some((0, Stop(has_stopped, goes_on))) => {
@@ -32,10 +30,10 @@ pub(super) fn point() {
 
 type Call = fn(&WorkQueue<u64>);
 
-/// The key of the stopped thread, if it has one of its own.
+/// The key of the stopped thread, in calls in which it has one of its own.
 const KEY: u64 = 1000;
 
-/// Calls of the thread that is stopped, after what is made before.
+/// The calls that are stopped, each with what is prepared before it.
 const CALLS: [(&str, Call, Call); 7] = [
     ("add of a new key", |_| {}, |queue| _ = queue.add(KEY)),
     ("add of a queued key", |queue| _ = queue.add(KEY), |queue| _ = queue.add(KEY)),
@@ -50,7 +48,7 @@ const CALLS: [(&str, Call, Call); 7] = [
         },
     ),
     ("get, succeed", |_| {}, |queue| queue.try_get().unwrap().succeed()),
-    // The cache is full, so each `done` evicts a node; and the line has dead entries.
+    // The cache is full, so each `done` displaces a node, and the line has dead entries.
     (
         "evictions",
         |queue| {
@@ -62,7 +60,7 @@ const CALLS: [(&str, Call, Call); 7] = [
     ("add of a key that comes back", |queue| _ = (queue.add(KEY), queue.remove(&KEY)), |queue| _ = queue.add(KEY)),
 ];
 
-/// Others make turns with their keys, and all keys are handed out at the end.
+/// The other threads go on with their keys, and in the end all keys are handed out.
 #[test]
 fn others_go_on_while_a_thread_is_stopped_anywhere_in_a_hot_call() {
     const KEYS: u64 = 20;
@@ -122,7 +120,7 @@ fn others_go_on_while_a_thread_is_stopped_anywhere_in_a_hot_call() {
     assert!(points >= 40, "{points} places");
 }
 
-/// While an add is on its way, an idle wait cannot know whether it is over. It does not spin for that long.
+/// An idle wait that meets an add under way cannot know whether the work is over, but it must not spin until it does.
 #[test]
 #[cfg(target_os = "linux")]
 fn an_idle_wait_pauses_while_an_add_is_on_its_way() {

@@ -1,7 +1,7 @@
-//! Counters of events: a block for each thread, which writes it with plain stores. A thread that finds no free block shares the last one.
+//! Counters of events. Each thread has a block, which it writes with plain stores; threads that find no free block share the last one.
 //!
-//! * **F7** An add is *begun* before its step, and *settled* when its answer is known and what it has queued is in the line. If the sum of the
-//!   settled ones, which is read first, is the sum of the begun ones, then no add was between the two at that time.
+//! An add is *begun* before its step, and *settled* once its answer is known and what it has queued is in the line. F7 compares the sums:
+//! if the settled adds, which are read first, are as many as those begun, then no add was between the two at that time.
 
 use crate::Added;
 use crate::sync::{AtomicU64, Ordering, model_const};
@@ -9,11 +9,11 @@ use crossbeam_utils::CachePadded;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Event {
-    // Each of the first five settles an add: in the order of `Added`.
+    // Each of the first five settles an add; they are in the order of `Added`.
     Queued,
     Coalesced,
     Deferred,
-    /// It has set a delay, the records count it, or it has panicked.
+    /// The add has set a delay, the records count it, or it has panicked.
     Other,
     Rejected,
     /// An add, or an expiry, has begun.
@@ -21,7 +21,7 @@ pub(super) enum Event {
     HandedOut,
     Ended,
     GivenUp,
-    /// An add that has found the queue shut down before it began.
+    /// An add found the queue shut down before it began.
     Refused,
     /// A dirty key was taken back.
     Taken,
@@ -49,16 +49,15 @@ struct Block {
 
 pub(super) struct Tally(Box<[CachePadded<Block>; BLOCKS]>);
 
-/// The block of the calling thread.
+/// The block of the calling thread, and its number.
 #[derive(Clone, Copy)]
 pub(super) struct Mine<'t> {
     block: &'t Block,
-    /// Its number.
     pub(super) at: usize,
     is_shared: bool,
 }
 
-/// An add that has begun. It is settled also if it panics.
+/// An add that has begun. It is settled even if it panics.
 pub(crate) struct Begin<'t>(Mine<'t>);
 
 impl Begin<'_> {
@@ -82,7 +81,7 @@ impl Drop for Begin<'_> {
 }
 
 impl<'t> Mine<'t> {
-    /// Returns the number of these events in the block so far.
+    /// Returns how many of these events the block had before.
     #[inline(always)]
     pub(super) fn count(self, event: Event) -> u64 {
         self.count_at(event as usize)
@@ -94,18 +93,18 @@ impl<'t> Mine<'t> {
         if self.is_shared {
             return cell.fetch_add(1, Ordering::AcqRel);
         }
-        let before = cell.load(Ordering::Relaxed); // Relaxed: written by this thread alone
-        cell.store(before + 1, Ordering::Release); // Release: who sees the count sees what came before it
+        let before = cell.load(Ordering::Relaxed); // Relaxed: only this thread writes it
+        cell.store(before + 1, Ordering::Release); // Release: a thread that sees the count sees what came before it
         before
     }
 
-    /// One was none.
+    /// Takes a count back, because the event did not happen.
     #[cold]
     pub(super) fn uncount(self, event: Event) {
-        self.block.events[event as usize].fetch_sub(1, Ordering::Relaxed); // Relaxed: what it takes back ordered nothing
+        self.block.events[event as usize].fetch_sub(1, Ordering::Relaxed); // Relaxed: an event that did not happen orders nothing
     }
 
-    /// Where this thread has taken its last entry.
+    /// The line from which this thread last took an entry.
     #[inline(always)]
     pub(super) fn stay(self) -> &'t AtomicU64 {
         &self.block.stay
@@ -138,7 +137,7 @@ impl Tally {
         self.0.iter().map(|block| block.events[event as usize].load(Ordering::Acquire)).sum()
     }
 
-    /// The number of settled adds. To be compared with [`begun`](Self::begun), which is read later (F7).
+    /// The number of settled adds, to be compared with [`begun`](Self::begun), which is read later (F7).
     pub(super) fn settled(&self) -> u64 {
         [Queued, Coalesced, Deferred, Rejected, Other].map(|event| self.sum(event)).iter().sum()
     }
@@ -153,7 +152,7 @@ fn place() -> usize {
     0
 }
 
-/// The number of the thread's block in each queue. No other living thread has it, unless it is that of the last block.
+/// The number of the calling thread's block in each queue. No other living thread has it, except that of the last block.
 #[cfg(not(loom))]
 #[inline(always)]
 fn place() -> usize {
@@ -162,14 +161,13 @@ fn place() -> usize {
 
     thread_local!(static PLACE: Cell<usize> = const { Cell::new(usize::MAX) });
 
-    /// The number of places that were taken, and those of threads that have ended.
+    /// The number of places that were ever taken, and the places of threads that have ended.
     static PLACES: Mutex<(usize, Vec<usize>)> = Mutex::new((0, Vec::new()));
 
-    /// Gives the place back when the thread ends.
     struct Owned(Cell<usize>);
     impl Drop for Owned {
         fn drop(&mut self) {
-            // What the thread does later, in the drops of other thread-locals, it counts in the last block.
+            // Events of the drops of other thread-locals, which come later, are counted in the last block.
             PLACE.set(BLOCKS - 1);
             if self.0.get() < BLOCKS - 1 {
                 PLACES.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).1.push(self.0.get());
@@ -217,7 +215,7 @@ mod tests {
         assert_eq!((tally.settled(), tally.sum(Other)), (all + 1, 1));
     }
 
-    /// A place of a thread that has ended goes to another one.
+    /// The place of a thread that has ended goes to another one.
     #[test]
     fn places_are_used_again() {
         let place = || std::thread::spawn(|| Tally::new().mine().at).join().unwrap();

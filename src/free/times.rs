@@ -1,7 +1,6 @@
-//! What a queue that measures keeps: the times of a key in its node, and histograms for each block of the tally.
+//! What a queue keeps in order to measure: the times of each key in its node, and histograms for each block of the tally.
 //!
-//! All keys are measured. The times of a node are written by who makes the key dirty, before the push, and by the holder. The lock of the
-//! histograms is that of one thread as a rule, and of those who read them.
+//! The times in a node are written by the thread that makes the key dirty, before its push, and by the holder.
 
 use super::Free;
 use crate::key::{NodeRef, NodeTimes};
@@ -11,13 +10,13 @@ use crate::sync::{Mutex, Ordering};
 use crate::time::clock::Clock;
 use crossbeam_utils::CachePadded;
 
-/// Of a queue that measures.
+/// What a queue that measures has.
 pub(super) struct Times {
     clock: Clock,
     blocks: Box<[CachePadded<Mutex<Durations>>]>,
 }
 
-/// Ages at a time.
+/// The ages of keys at one time.
 #[derive(Default)]
 pub(crate) struct Ages {
     pub(crate) unfinished_work: u64,
@@ -31,13 +30,12 @@ impl Times {
     }
 }
 
-// Relaxed, here and below: the push and the pop order the times of a key, or its holder alone has them. For others they are hints.
+// Relaxed, here and below: the push and the pop order the times of a key, or only its holder has them. For other threads they are hints.
 impl NodeTimes {
     fn since(&self, now: u64, then: u64) -> MaybeNanos {
         if then == Self::UNKNOWN { MaybeNanos::UNKNOWN } else { MaybeNanos::new(now.saturating_sub(then)) }
     }
 
-    /// When the key was handed out.
     pub(crate) fn started_at(&self) -> Option<u64> {
         Some(self.started_at.load(Ordering::Relaxed)).filter(|at| *at != Self::UNKNOWN)
     }
@@ -46,14 +44,13 @@ impl NodeTimes {
         Some(self.queued_at.load(Ordering::Relaxed)).filter(|at| *at != Self::UNKNOWN)
     }
 
-    /// How long a held key was queued.
     pub(crate) fn waited(&self) -> MaybeNanos {
         self.since(self.waited.load(Ordering::Relaxed), 0)
     }
 }
 
 impl<K> Free<K> {
-    /// The key of a node became dirty. Before its push.
+    /// Called when a key becomes dirty, before its push.
     #[inline(always)]
     pub(super) fn note_dirty(&self, node: NodeRef<K>) {
         if let Some(times) = &self.times {
@@ -62,14 +59,14 @@ impl<K> Free<K> {
         }
     }
 
-    /// The same before the step that makes it dirty: after that its node may be gone.
+    /// The same, but before the step that makes the key dirty, after which its node may be gone.
     pub(super) fn note_dirty_soon(&self, node: NodeRef<K>) {
         if self.times.is_some() && !node.word().load().is_dirty() {
             self.note_dirty(node);
         }
     }
 
-    /// A key was handed out. Returns how long it was queued.
+    /// Called when a key is handed out. Returns how long it was queued.
     pub(crate) fn note_start(&self, node: NodeRef<K>) -> MaybeNanos {
         let Some(times) = &self.times else { return MaybeNanos::UNKNOWN };
         let (node, now) = (node.times().expect("the queue measures"), times.clock.now_coarse());
@@ -82,14 +79,14 @@ impl<K> Free<K> {
         waited
     }
 
-    /// For how long a key was processing whose hand-out is about to end. (After the end it may have another holder.)
+    /// How long a key was processing. Called before the step that ends it, because afterwards the key may have another holder.
     pub(crate) fn worked(&self, node: NodeRef<K>) -> MaybeNanos {
         let Some(times) = &self.times else { return MaybeNanos::UNKNOWN };
         let node = node.times().expect("the queue measures");
         node.since(times.clock.now_coarse(), node.started_at.load(Ordering::Relaxed))
     }
 
-    /// The same, when it has ended.
+    /// Called after that step.
     pub(crate) fn note_end(&self, worked: MaybeNanos) {
         if let Some(times) = &self.times {
             times.blocks[self.tally.mine().at].lock().note_worked(worked);
@@ -103,7 +100,7 @@ impl<K> Free<K> {
         blocks.for_each(|block| each(&mut block.lock()));
     }
 
-    /// The ages of the keys, by a walk over all of them. `None`: the queue does not measure.
+    /// The ages of the keys, by a walk over all of them, or `None` if the queue does not measure.
     pub(crate) fn ages(&self, now: u64) -> Option<Ages> {
         self.times.as_ref()?;
         let (mut ages, mut first) = (Ages::default(), None);
@@ -114,7 +111,7 @@ impl<K> Free<K> {
                 ages.unfinished_work = ages.unfinished_work.saturating_add(age);
                 ages.longest_running = ages.longest_running.max(Some(age));
             } else if let Some(at) = times.queued_at().filter(|_| bits.is_dirty()) {
-                // The first of the line: a key that came back after its run became dirty before some of those that are before it.
+                // The first of the line. It need not be the oldest, because a key that comes back after its run became dirty earlier.
                 first = first.into_iter().chain([(node.order(), at)]).min();
             }
         });

@@ -6,20 +6,11 @@
 //!  open ──────────────────────────┴── neighbours ─────────────┘      the chunks that have room
 //! ```
 //!
-//! Every call here is made under the queue's lock. The holder of a key, alone, reads the key and its state word without the lock. These
-//! invariants make this sound:
+//! The arena is used under the queue's lock. Only the holder of a key reads its slot without the lock, which is sound because a slot never
+//! moves, and is taken while its word has a bit set (S1 to S3).
 //!
-//! * **S1** A slot is *taken* or *vacant*, by a bit of its chunk. Its key is initialised exactly while the slot is taken, and does not
-//!   change meanwhile.
-//! * **S2** A slot is taken while its word has a bit set (I4): while its key is queued, processing, delayed or has failed. The step that
-//!   clears the last bit vacates it, and does not use it afterwards.
-//! * **S3** A slot never moves. Its chunk is freed only when all its slots are vacant, or with the whole queue.
-//! * **S4** is about the references to slots: see `src/key/slot.rs`; **S5** is about the place of a chunk's head: see
-//!   `src/key/chunk.rs`.
-//! * **S6** A chunk is in the open list exactly while the arena has it and one of its slots is vacant.
-//!
-//! Most unsafe code of the crate rests on these. Benchmarks justify it: an `Arc` for each key costs twice the memory and one allocation
-//! per key, and an index instead of a pointer costs 20 % of a duplicate add.
+//! Slots in chunks are worth the unsafe code: an `Arc` for each key would take twice the memory and an allocation for each key, and an
+//! index instead of a pointer would make a duplicate add a fifth slower.
 
 use super::buckets::Buckets;
 use super::chunk::{Chunk, ChunkRef, Header};
@@ -32,17 +23,15 @@ use crate::sync::{model_const, next_id, panicking};
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-/// A slot's number consists of the number of its chunk, in 24 bits, and its index in the chunk, in this many bits.
+/// The bits of a slot's number that are its index in the chunk. The 24 bits above them are the number of the chunk.
 const INDEX_BITS: u32 = 6;
 
-/// The number of the chunk of a slot.
 #[inline]
 pub(super) fn chunk_of(number: u32) -> usize {
     (number >> INDEX_BITS) as usize
 }
 
 impl<K> EntryRef<K> {
-    /// The number of the slot.
     #[inline]
     pub(crate) fn number(&self) -> u32 {
         let (_, head) = ChunkRef::of(self);
@@ -50,16 +39,14 @@ impl<K> EntryRef<K> {
     }
 }
 
-/// The index of a slot in its chunk.
 #[inline]
 pub(super) fn index_of(number: u32) -> usize {
     number as usize & ((1 << INDEX_BITS) - 1)
 }
 
-/// Memory to be freed after the lock: if it is the last block before a gap of hundreds of megabytes, the allocator gives the whole gap
-/// back to the system in this one call.
+/// Memory to be freed without the lock, because freeing it may take long: if it is the last block before a gap of hundreds of megabytes,
+/// the allocator returns the whole gap to the system in this call.
 pub(crate) enum Retired<K> {
-    /// A chunk without keys.
     Chunk(Chunk<K>),
     /// A large array of buckets.
     Buckets(#[expect(dead_code, reason = "it is kept to be dropped")] Buckets<K>),
@@ -67,18 +54,17 @@ pub(crate) enum Retired<K> {
 
 /// The slots of a queue. All methods are called under its lock.
 ///
-/// The array is indexed by chunk number, and ends behind the last chunk: `free_chunk` truncates it.
+/// The array is indexed by chunk number and ends behind the last chunk, because `free_chunk` truncates it.
 pub(super) struct Arena<K> {
-    /// The number of its table. No two tables of the process have the same, unless there are four billion in between.
+    /// The number of its table, which no other table of the process has (until four billion later ones were made).
     table: u32,
     numbers: NumberPool,
-    /// `None`: the chunk was freed, and its number is free.
+    /// `None` means that the chunk was freed, and that its number is free.
     chunks: Segmented<Option<Chunk<K>>>,
     /// The first of the open chunks.
     open: Option<ChunkRef<K>>,
-    /// The number of taken slots.
     taken: usize,
-    /// The number of chunks without a taken slot, which are kept for later keys.
+    /// The number of chunks without a taken slot.
     spare: usize,
     retired: Vec<Retired<K>>,
 }
@@ -87,7 +73,7 @@ pub(super) struct Arena<K> {
 unsafe impl<K: Send + Sync> Send for Arena<K> {}
 
 impl<K> Arena<K> {
-    /// The number of spare chunks that are kept: 64 KiB of memory. The keys that fit there come and go without an allocation.
+    /// The number of spare chunks that are kept, 64 KiB of memory, so that the keys that fit there come and go without an allocation.
     const SPARE: usize = {
         let fit = (64 << 10) / (Chunk::<K>::SLOTS * size_of::<Slot<K>>());
         model_const(if fit > 1 { fit } else { 1 }, 1)
@@ -105,14 +91,13 @@ impl<K> Arena<K> {
         }
     }
 
-    /// The number of taken slots.
     #[inline]
     pub(super) fn taken(&self) -> usize {
         self.taken
     }
 
-    /// The taken slots of these chunks, in the order of memory; numbers beyond the last chunk are ignored. Slots do not move (S3), so a caller that visits the
-    /// chunks in several critical sections sees each slot that stays taken once.
+    /// The taken slots of these chunks, in the order of memory. Numbers beyond the last chunk are ignored. Slots do not move (S3), so a
+    /// caller that visits the chunks in several critical sections sees each slot that stays taken once.
     pub(super) fn iter_chunks(&self, chunks: Range<usize>) -> impl Iterator<Item = EntryRef<K>> {
         let chunks = chunks.start.min(self.chunks())..chunks.end.min(self.chunks());
         chunks.filter_map(|number| self.chunks.get(number)?.as_ref()).flat_map(Chunk::iter)
@@ -155,20 +140,20 @@ impl<K> Arena<K> {
         slot.slot().key.with_mut(|cell| {
             // SAFETY: the slot was vacant, so there is no reference to its key (S2), and we hold the lock.
             let cell = unsafe { &mut *cell };
-            cell.write(key); // taken from here on (S1)
+            cell.write(key); // the slot is taken from here on (S1)
         });
         slot
     }
 
-    /// Vacates a slot, and frees its chunk if the chunk is empty and enough empty ones are kept. The slot's word has no bit set. The
-    /// caller has cleared the last bit, has taken the slot out of the table, and forgets it (S2).
+    /// Vacates a slot, and frees its chunk if that is empty and enough empty ones are kept. The caller has cleared the last bit of the
+    /// slot's word, has taken the slot out of the table, and forgets it (S2).
     #[inline(always)]
     pub(super) fn remove(&mut self, entry: EntryRef<K>) -> K {
         debug_assert!(entry.state().is_vacant(), "no bit is set (S2)");
         let key = entry.slot().key.with_mut(|cell| {
             // SAFETY: only a holder reads the key without the lock, and there is none: the last bit is cleared (S2).
             let cell = unsafe { &*cell };
-            // SAFETY: the slot is taken, so its key is initialised; it is vacant from here on (S1).
+            // SAFETY: the slot is taken, so its key is initialised; the slot is vacant from here on (S1).
             unsafe { cell.assume_init_read() }
         });
         let (chunk, head) = ChunkRef::of(&entry);
@@ -188,7 +173,7 @@ impl<K> Arena<K> {
         key
     }
 
-    /// Whether this is a slot of this arena, and not of another one.
+    /// Whether the slot is one of this arena.
     #[inline]
     pub(super) fn owns(&self, entry: &EntryRef<K>) -> bool {
         let (_, head) = ChunkRef::of(entry);
@@ -205,7 +190,6 @@ impl<K> Arena<K> {
     /// Frees the chunks in this range that have no taken slot.
     pub(super) fn shrink(&mut self, chunks: Range<usize>) {
         for number in chunks {
-            // `get`, because freeing the last chunk truncates the array.
             let chunk = self.chunks.get(number).and_then(Option::as_ref);
             if chunk.is_some_and(|chunk| chunk.head().vacant.get() == Chunk::<K>::ALL) {
                 self.free_chunk(number as u32);
@@ -213,7 +197,6 @@ impl<K> Arena<K> {
         }
     }
 
-    /// Gives the spare capacity of the arrays back.
     pub(super) fn shrink_arrays(&mut self) {
         self.numbers.shrink();
         self.chunks.shrink_to_fit();
@@ -228,7 +211,7 @@ impl<K> Arena<K> {
         self.retired.push(Retired::Buckets(buckets));
     }
 
-    /// Takes the memory that is not needed any more, for the caller to free after the lock.
+    /// Takes memory that is not needed any more, for the caller to free without the lock.
     pub(super) fn take_retired(&mut self) -> Vec<Retired<K>> {
         std::mem::take(&mut self.retired)
     }
@@ -251,8 +234,8 @@ impl<K> Arena<K> {
         chunk
     }
 
-    /// Frees this chunk, which has no keys, or in its place the last one, if that has none either: so most chunks that are kept after a burst
-    /// have low numbers, and the arrays by number become short.
+    /// Frees this chunk, which has no keys, or the last one in its place if that has none either. Most chunks that are kept after a burst
+    /// then have low numbers, and the arrays by number become short.
     #[cold]
     fn free_surplus(&mut self, number: u32) {
         let last = self.chunks() - 1;
@@ -260,7 +243,7 @@ impl<K> Arena<K> {
         self.free_chunk(if is_spare { last as u32 } else { number });
     }
 
-    /// Takes an open chunk without keys out of the arena, to be freed after the lock.
+    /// Takes an open chunk without keys out of the arena, to be freed without the lock.
     #[cold]
     fn free_chunk(&mut self, number: u32) {
         let chunk = self.chunks[number as usize].take().expect("freed once");
@@ -273,7 +256,7 @@ impl<K> Arena<K> {
         }
     }
 
-    /// Puts a chunk that has room first in the list of open chunks: its vacant slot was just used, and is still in the cache.
+    /// Puts a chunk that has room first in the list of open chunks, because its vacant slot was just used and is still in the cache.
     fn open(&mut self, chunk: ChunkRef<K>, head: &Header<K>) {
         debug_assert!(head.prev_open.get().is_none(), "it is new, or was closed when it was the first");
         head.next_open.set(self.open);
@@ -283,7 +266,7 @@ impl<K> Arena<K> {
         self.open = Some(chunk);
     }
 
-    /// Takes a chunk out of the list of open chunks: it is full, or is freed.
+    /// Takes a chunk that is full, or is freed, out of the list of open chunks.
     fn close(&mut self, head: &Header<K>) {
         let (prev, next) = (head.prev_open.get(), head.next_open.get());
         match self.open_head(prev) {
@@ -303,8 +286,8 @@ impl<K> Arena<K> {
 }
 
 impl<K> Drop for Arena<K> {
-    /// Drops every key, even if the drops of some panic. Passes the first panic on afterwards, unless the thread already unwinds. Then the
-    /// chunks are freed.
+    /// Drops every key, even if some drops panic, and then frees the chunks. The first panic is passed on, unless the thread already
+    /// unwinds.
     fn drop(&mut self) {
         let mut first = None;
         for slot in self.iter_chunks(0..self.chunks()) {
@@ -366,7 +349,7 @@ mod tests {
         assert_eq!(arena.remove(again), "");
     }
 
-    /// Else the arrays by number would stay as long as those of the burst. If the keys end in a random order, most numbers are low.
+    /// Otherwise the arrays by number would stay as long as those of the burst. If the keys end in a random order, most numbers are low.
     #[test]
     fn the_chunks_that_are_kept_have_low_numbers() {
         const KEYS: usize = if cfg!(miri) { 6400 } else { 128_000 };
@@ -484,7 +467,7 @@ mod tests {
         assert_eq!(shape::<70_000>(), (8, 1));
     }
 
-    /// Chunks with fewer slots than a word has bits: exactly these slots are used.
+    /// A chunk that has fewer slots than a word has bits uses exactly these.
     #[test]
     #[cfg_attr(not(target_pointer_width = "64"), ignore = "the sizes are those of 64-bit targets")]
     fn large_keys_fill_their_chunks() {
@@ -498,7 +481,7 @@ mod tests {
         assert_eq!(vacant(&arena), [31; 4]);
     }
 
-    /// When chunks of a burst are freed, the numbers at the end are given up, and the others are used again.
+    /// When the chunks of a burst are freed, the numbers at the end are given up, and the others are used again.
     #[test]
     fn numbers_of_freed_chunks_are_used_again() {
         const SLOTS: u32 = Chunk::<u32>::SLOTS as u32;

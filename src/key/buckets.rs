@@ -7,13 +7,11 @@ use std::cell::Cell;
 use std::mem::MaybeUninit;
 use std::ptr::{NonNull, null_mut};
 
-/// The keys whose hashes choose the same bucket: a pointer to the first of them, or null.
+/// The keys whose hashes choose the same bucket: a pointer to the first of them, or null. Each slot in a chain is taken (H2).
 ///
-/// The low bits of the pointer, which its alignment leaves free, say which keys the chain may have: each key has one of these bits, its
-/// [`tag`](Self::tag), and the chain has the tags of all keys that have been in it since it was empty. So a new key is mostly known to be
-/// new without a read of a slot, that is, without one more cache miss; and a look-up has one branch for that, which is predicted well.
-///
-/// * **H2** Each slot in a chain is taken: an insert links it after it was taken, and a remove unlinks it before it is vacated.
+/// The low bits of the pointer, which its alignment leaves free, are a small filter: each key has one of these bits, its
+/// [`tag`](Self::tag), and the chain has the tags of all keys that were in it since it was empty. A new key is therefore mostly known to be
+/// new without a read of a slot, which would be one more cache miss, and a look-up has only one branch for that, which is predicted well.
 pub(super) struct Chain<K>(Cell<*mut Slot<K>>);
 
 // SAFETY: its pointers are those of `EntryRef`s (H2), which are `Send`.
@@ -25,18 +23,17 @@ impl<K> Chain<K> {
         Self(Cell::new(null_mut()))
     }
 
-    /// The number of low bits of a pointer that are free: 4 if the size of a slot is a power of two, as that of integers is; else 3, or 2 on
-    /// 32-bit targets.
+    /// The number of low bits of a pointer that are free: 4 if the size of a slot is a power of two, as it is with integers as keys, and
+    /// otherwise 3, or 2 on 32-bit targets.
     const TAGS: u32 = {
         let free = Chunk::<K>::SLOT_ALIGN.trailing_zeros();
         assert!(free >= 2, "the tags need two bits of a pointer to a slot");
         if free < 4 { free } else { 4 }
     };
 
-    /// All tags.
     const TAG: usize = (1 << Self::TAGS) - 1;
 
-    /// One of these bits, from the high bits of the hash; the low bits choose the bucket.
+    /// The tag of a key, from the high bits of its hash, because the low bits choose the bucket.
     #[inline]
     fn tag(hash: KeyHash) -> usize {
         1 << if Self::TAGS == 4 { hash.0 >> 30 } else { ((hash.0 >> 29) * Self::TAGS) >> 3 }
@@ -62,7 +59,7 @@ impl<K> Chain<K> {
 
     #[inline]
     pub(super) fn first(&self) -> Option<EntryRef<K>> {
-        NonNull::new(self.0.get().map_addr(|addr| addr & !Self::TAG)).map(EntryRef) // in a chain, so taken (H2)
+        NonNull::new(self.0.get().map_addr(|addr| addr & !Self::TAG)).map(EntryRef) // in a chain, so it is taken (H2)
     }
 
     /// Puts a slot first.
@@ -90,21 +87,17 @@ impl<K> Chain<K> {
     }
 }
 
-/// An array of chains. Their number is a power of two, or zero, while no chains move.
-///
-/// * **H1** A bucket of a new array is written before it is read: see `src/key/table.rs`.
+/// An array of chains, whose number is a power of two or zero while no chains move. A bucket is written before it is read (H1).
 pub(crate) struct Buckets<K> {
     chains: Vec<MaybeUninit<Chain<K>>>,
 }
 
 impl<K> Buckets<K> {
-    /// Unwritten buckets.
     pub(super) fn unwritten(count: usize) -> Self {
         debug_assert!(count == 0 || count.is_power_of_two());
         Self { chains: Box::new_uninit_slice(count).into_vec() }
     }
 
-    /// Empty chains.
     pub(super) fn empty(count: usize) -> Self {
         let mut buckets = Self::unwritten(count);
         (0..count).for_each(|at| buckets.clear(at));
@@ -116,14 +109,13 @@ impl<K> Buckets<K> {
         self.chains.len()
     }
 
-    /// Where the array is.
     #[inline]
     pub(super) fn address(&self) -> usize {
         self.chains.as_ptr().addr()
     }
 
-    /// Drops the chains from number `count` on, whose keys have moved. Gives memory back when the array has room for `give_back` chains
-    /// that it has dropped.
+    /// Drops the chains from number `count` on, whose keys have moved. Gives their memory back once the array has room for `give_back`
+    /// chains that were dropped.
     pub(super) fn truncate(&mut self, count: usize, give_back: usize) {
         self.chains.truncate(count);
         if self.chains.capacity() - count >= give_back {
@@ -137,7 +129,7 @@ impl<K> Buckets<K> {
         self.chains.capacity()
     }
 
-    /// The chain of a hash, or `None` if there are no chains. Not for an array that has been truncated.
+    /// The chain of a hash, or `None` if there are no chains. Must not be called after the array was truncated.
     #[inline]
     pub(super) fn of(&self, hash: KeyHash) -> Option<&Chain<K>> {
         self.chain(hash.0 as usize & self.len().wrapping_sub(1))
@@ -150,7 +142,6 @@ impl<K> Buckets<K> {
         self.chains.get(at).map(|chain| unsafe { chain.assume_init_ref() })
     }
 
-    /// Makes a chain empty.
     #[inline]
     pub(super) fn clear(&mut self, at: usize) {
         self.chains[at].write(Chain::empty());

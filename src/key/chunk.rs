@@ -7,8 +7,8 @@
 //!  └─────────────────────────────────────┴────────┴────────┴─── ───┴─────────┘
 //! ```
 //!
-//! * **S5** Each slot knows its index in its chunk, so the place of the head follows from the place of the slot. Both pointers are made
-//!   from the pointer to the whole allocation.
+//! A slot knows its index in its chunk, so the place of the head follows from that of the slot. Both pointers are made from the pointer to
+//! the whole allocation (S5).
 
 use super::slot::{EntryRef, Slot};
 use crate::sync::model_const;
@@ -16,7 +16,6 @@ use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::cell::Cell;
 use std::ptr::{NonNull, slice_from_raw_parts_mut};
 
-/// Bytes of a cache line.
 const LINE: usize = 64;
 
 const fn min(a: usize, b: usize) -> usize {
@@ -27,53 +26,50 @@ const fn max(a: usize, b: usize) -> usize {
     if a < b { b } else { a }
 }
 
-/// A chunk's number, its table, which of its slots are vacant, and its neighbours. Used under the lock only, as are all calls of this file.
+/// The head of a chunk: its number, its table, its vacant slots, and its neighbours in the open list. Used under the lock only, as are all
+/// calls of this file.
 pub(super) struct Header<K> {
     pub(super) number: u32,
-    /// The number of its table. Takes the place of padding.
+    /// The number of its table, in what would be padding.
     pub(super) table: u32,
     /// A bit for each slot, set if the slot is vacant.
     pub(super) vacant: Cell<u64>,
-    /// Neighbours among the open chunks: those with room.
+    /// The neighbours among the open chunks, which are those with room.
     pub(super) next_open: Cell<Option<ChunkRef<K>>>,
     pub(super) prev_open: Cell<Option<ChunkRef<K>>>,
 }
 
-/// A chunk, freed when this is dropped. Its keys are not dropped.
+/// A chunk, which is freed when this is dropped. Its keys are not dropped.
 pub(crate) struct Chunk<K>(NonNull<Header<K>>);
 
 // SAFETY: a chunk owns its slots (S3); see `EntryRef` for why keys must be `Send + Sync`.
 unsafe impl<K: Send + Sync> Send for Chunk<K> {}
 
 impl<K> Chunk<K> {
-    /// Bytes of a slot.
     const SLOT: usize = size_of::<Slot<K>>();
-    /// The alignment of a chunk, and of its first slot. If the size of a slot is a power of two, the slot lies in as few cache lines as it
-    /// can, so one of 32 or 64 bytes lies in a single line: a look-up of one of a million integers takes a tenth less time.
+    /// The alignment of a chunk and of its first slot. A slot whose size is a power of two then lies in as few cache lines as it can, and
+    /// one of 32 or 64 bytes in a single line, which makes a look-up of one of a million integers a tenth faster.
     const ALIGN: usize = {
         let needed = max(align_of::<Header<K>>(), align_of::<Slot<K>>());
         if Self::SLOT.is_power_of_two() { max(min(Self::SLOT, LINE), needed) } else { needed }
     };
-    /// The alignment of each slot.
     pub(super) const SLOT_ALIGN: usize =
         if Self::SLOT % Self::ALIGN == 0 { Self::ALIGN } else { align_of::<Slot<K>>() };
-    /// The offset of the first slot.
     const FIRST: usize = size_of::<Header<K>>().next_multiple_of(Self::ALIGN);
-    /// Slots in a chunk: as many as fit beside the head in 4 KiB, or in the bytes of 64 slots if these are fewer; but at least 8. So the
-    /// head takes the place of a slot, and a chunk of 2 or 4 KiB does not end a few bytes behind a size class of the allocator. (They are
-    /// fewer than 64, the bits of a word.)
+    /// The number of slots in a chunk: as many as fit beside the head in 4 KiB, or in the bytes of 64 slots if these are fewer; but at
+    /// least 8. The head takes the place of a slot, so that a chunk of 2 or 4 KiB does not end a few bytes behind a size class of the
+    /// allocator, and the slots are fewer than a word has bits.
     pub(super) const SLOTS: usize = {
         let bytes = min(Self::SLOT.saturating_mul(64), 4096);
         model_const(max(bytes.saturating_sub(Self::FIRST) / Self::SLOT, 8), 2)
     };
-    /// The index of the first slot, which is also its bit. If there are many slots, the last one has the last bit: then `ALL` is a small
-    /// negative number, which a comparison can have as its immediate operand.
+    /// The index of the first slot, which is also the number of its bit. If there are many slots, the last one has the last bit, so that
+    /// `ALL` is a small negative number, which a comparison can have as its immediate operand.
     const LOW: usize = if Self::SLOTS > 32 { 64 - Self::SLOTS } else { 0 };
     /// The end of the indices.
     pub(super) const END: usize = Self::LOW + Self::SLOTS;
-    /// The bits of all slots.
     pub(super) const ALL: u64 = (u64::MAX >> (64 - Self::SLOTS)) << Self::LOW;
-    /// Where a slot of index 0 would be. (That may be before the chunk.)
+    /// Where a slot of index 0 would be, which may be before the chunk.
     const ORIGIN: isize = Self::FIRST as isize - (Self::LOW * Self::SLOT) as isize;
 
     fn layout() -> Layout {
@@ -81,7 +77,6 @@ impl<K> Chunk<K> {
         Layout::from_size_align(Self::FIRST + slots.size(), Self::ALIGN).expect("a chunk fits into memory")
     }
 
-    /// A chunk of vacant slots.
     pub(super) fn new(number: u32, table: u32) -> Self {
         let layout = Self::layout();
         // SAFETY: the layout is not empty: it begins with a head (S5).
@@ -113,7 +108,6 @@ impl<K> Chunk<K> {
         self.head().number as usize
     }
 
-    /// The taken slots.
     pub(super) fn iter(&self) -> impl Iterator<Item = EntryRef<K>> {
         let mut taken = !self.head().vacant.get() & Self::ALL;
         std::iter::from_fn(move || {
@@ -134,7 +128,6 @@ impl<K> Drop for Chunk<K> {
     }
 }
 
-/// A pointer to a chunk.
 pub(super) struct ChunkRef<K>(NonNull<Header<K>>);
 
 impl<K> Clone for ChunkRef<K> {
@@ -155,7 +148,7 @@ impl<K> ChunkRef<K> {
         unsafe { self.0.as_ref() }
     }
 
-    /// The slot of this index, whose bit is in [`Chunk::ALL`]. It is taken, or the caller takes it.
+    /// The slot of this index, whose bit is in [`Chunk::ALL`]. The slot is taken, or the caller takes it.
     #[inline]
     pub(super) fn slot(self, index: usize) -> EntryRef<K> {
         debug_assert!((Chunk::<K>::LOW..Chunk::<K>::END).contains(&index));
@@ -164,7 +157,6 @@ impl<K> ChunkRef<K> {
         EntryRef(unsafe { NonNull::new_unchecked(slots.wrapping_add(index)) })
     }
 
-    /// The chunk of a slot, and its head.
     #[inline]
     pub(super) fn of(entry: &EntryRef<K>) -> (Self, &Header<K>) {
         let origin = entry.0.as_ptr().wrapping_sub(entry.slot().index());
@@ -193,12 +185,12 @@ mod tests {
         assert_eq!(shape::<70_000>(), (8, 0xFF, 32 + 8 * 70_024), "no fewer than eight");
     }
 
-    /// Where the slots lie, as the alignment of their chunk does not say that.
+    /// Looks at where the slots lie, as the alignment of their chunk does not say that.
     #[test]
     fn a_slot_lies_in_as_few_cache_lines_as_it_can() {
         fn check<K>() {
             let (layout, size) = (Chunk::<K>::layout(), Chunk::<K>::SLOT);
-            // Several, so that none lies right by chance.
+            // Several chunks, so that none lies right by chance.
             for chunk in (0..8).map(|number| Chunk::<K>::new(number, 0)).collect::<Vec<_>>() {
                 let start = chunk.0.addr().get();
                 let mut end = start + size_of::<Header<K>>();
@@ -225,7 +217,7 @@ mod tests {
         struct By128<const N: usize>([u8; N]);
         fn check_all<const N: usize>() {
             check::<[u8; N]>();
-            check::<[u16; N]>(); // twice as long, as are those below
+            check::<[u16; N]>(); // twice as long, as those below are
             check::<[u32; N]>();
             check::<[u64; N]>();
             check::<By16<N>>();

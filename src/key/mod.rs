@@ -1,15 +1,12 @@
-//! The keys of a shard: the state of each, the slot that holds it, and the table that finds it. All unsafe code of the shard is
-//! here; what it relies on is not: see `EntryRef` in `slot`.
+//! The keys of a shard: the state of each, the slot that holds it, and the table that finds it. All unsafe code of the shard is here, but
+//! what it relies on is not only here: see `EntryRef` in `slot`.
 //!
 //! | file | |
 //! |---|---|
-//! | `state` | the state word of a key |
-//! | `hash` | what is kept of a key's hash |
-//! | `slot` | one key in memory, with its place in the order, and the reference to it, which is valid while the slot is taken |
-//! | `chunk` | the memory of some slots |
-//! | `arena` | the memory of all slots |
-//! | `segmented` | an array that grows without a copy of all that it holds |
-//! | `side_array` | what some verbs keep for each slot, in arrays of their own |
+//! | `state`, `hash` | the state word of a key; what is kept of its hash |
+//! | `slot` | one key in memory, and the reference to it |
+//! | `chunk`, `arena` | the memory of some slots, and of all |
+//! | `segmented`, `side_array` | arrays by slot number |
 //! | `buckets`, `table` | from a key's hash to its slot |
 //! | `node`, `word` | one key of a lock-free queue in memory, and its state word |
 

@@ -1,14 +1,12 @@
 //! One key of a lock-free queue in memory.
 //!
 //! ```text
-//!   node   slot: of this the key and its hash alone · word · order · times, if the queue measures
+//!   node   slot: of this only the key and its hash · word · order · times, if the queue measures
 //! ```
 //!
-//! The map of the queue owns its nodes, one allocation each. A node begins with a [`Slot`], so an item has an [`EntryRef`] to either kind of
-//! memory, and reads its key and hash in the same way. Its index says which kind it is.
-//!
-//! * **F6** A [`NodeRef`] is that of a node which is not freed: its owner has a claim or an entry of it, holds the key, the records know it,
-//!   or a guard of the map lasts (F1).
+//! The map of the queue owns its nodes, each an allocation of its own. A node begins with a [`Slot`], so that an item reads key and hash in
+//! the same way in either kind of memory, which the index in the slot tells apart. A [`NodeRef`] is used only while a claim, an entry, the
+//! holder, the records or a guard of the map keeps the node from being freed (F6).
 
 use super::hash::KeyHash;
 use super::slot::{EntryRef, Slot, SlotId};
@@ -17,20 +15,19 @@ use crate::sync::{AtomicU64, Ordering};
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 
-/// The index in the slot of a node. No slot of a chunk has it.
+/// The index in the slot of a node, which no slot of a chunk has.
 const IS_NODE: u8 = u8::MAX;
 
 #[repr(C)]
 struct Node<K> {
-    /// First: a pointer to the node is one to the slot.
+    /// The first field, so that a pointer to the node is one to the slot.
     slot: Slot<K>,
     word: Word,
-    /// See [`NodeRef::order`].
     order: AtomicU64,
     times: Option<Box<NodeTimes>>,
 }
 
-/// When a key became dirty, when it was handed out, and for how long it was queued then: in nanoseconds, or [`UNKNOWN`](Self::UNKNOWN).
+/// When a key became dirty, when it was handed out, and how long it had been queued by then: in nanoseconds, or [`UNKNOWN`](Self::UNKNOWN).
 pub(crate) struct NodeTimes {
     pub(crate) queued_at: AtomicU64,
     pub(crate) started_at: AtomicU64,
@@ -41,7 +38,7 @@ impl NodeTimes {
     pub(crate) const UNKNOWN: u64 = u64::MAX;
 }
 
-/// A reference to a node: F6.
+/// A reference to a node that is not freed (F6).
 pub(crate) struct NodeRef<K>(NonNull<Node<K>>);
 
 impl<K> Clone for NodeRef<K> {
@@ -63,7 +60,7 @@ impl<K> PartialEq for NodeRef<K> {
 impl<K> Eq for NodeRef<K> {}
 
 // SAFETY: a `NodeRef` behaves as a `&Node<K>`. Any thread reads the key through it (`Sync`), and any thread may free the node and drop the
-// key (`Send`). Of the slot's cells none is written after the node was made (F6).
+// key (`Send`). The slot's cells are not written after the node was made (F6).
 unsafe impl<K: Send + Sync> Send for NodeRef<K> {}
 // SAFETY: the same holds for a reference to a `NodeRef` (F6).
 unsafe impl<K: Send + Sync> Sync for NodeRef<K> {}
@@ -92,7 +89,7 @@ impl<K> NodeRef<K> {
         &self.node().word
     }
 
-    /// The key as a holder has it.
+    /// The key as an item has it.
     #[inline]
     pub(crate) fn entry(self) -> EntryRef<K> {
         EntryRef(self.0.cast())
@@ -108,7 +105,6 @@ impl<K> NodeRef<K> {
         self.entry().id()
     }
 
-    /// The key, as long as the reference to it is valid.
     #[inline]
     pub(crate) fn key(&self) -> &K {
         self.node().slot.key.with(|key| {
@@ -119,9 +115,9 @@ impl<K> NodeRef<K> {
         })
     }
 
-    /// Where the last push of the key comes among all pushes: lists are sorted by it, and the order of hand-outs is the line's.
+    /// The place of the key's last push among all pushes. Lists of keys are sorted by it, while hand-outs come in the order of the line.
     pub(crate) fn order(&self) -> u64 {
-        self.node().order.load(Ordering::Relaxed) // Relaxed: the word says whether it is that of a push
+        self.node().order.load(Ordering::Relaxed) // Relaxed: the word says whether this is the place of a push
     }
 
     #[inline]
@@ -135,7 +131,6 @@ impl<K> NodeRef<K> {
         self.node().times.as_deref()
     }
 
-    /// The address, for a place in a cache.
     #[inline]
     pub(crate) fn into_address(self) -> *mut () {
         self.0.as_ptr().cast()

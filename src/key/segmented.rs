@@ -7,10 +7,10 @@ use std::ops::{Index, IndexMut};
 /// The number of values in a segment, a power of two.
 const SEGMENT: usize = model_const(if cfg!(all(test, miri)) { 64 } else { 1024 }, 2);
 
-/// Values by number, in segments of up to [`SEGMENT`]. A segment is as long as its highest number so far requires.
+/// Values by number, in segments of up to [`SEGMENT`], each as long as its highest number so far requires.
 ///
-/// The growth of one large array writes to fresh memory as much as it copies, and the kernel must map each page of it: at ten million
-/// keys, under the lock, that took two milliseconds. Here a segment is copied only while it grows.
+/// The growth of one large array writes to fresh memory as much as it copies, and the kernel must map each page of it, which takes two
+/// milliseconds under the lock at ten million keys. Here a segment is copied only while it grows itself.
 #[derive(Debug)]
 pub(crate) struct Segmented<T> {
     segments: Vec<Vec<T>>,
@@ -31,7 +31,7 @@ impl<T> Segmented<T> {
         self.segments.get_mut(at / SEGMENT)?.get_mut(at % SEGMENT)
     }
 
-    /// The value of this number. If it is missing it is made, with those before it in its segment.
+    /// The value of this number. If it is missing, it is made, together with those before it in its segment.
     pub(crate) fn get_or_make(&mut self, at: usize) -> &mut T
     where
         T: Default,
@@ -56,13 +56,11 @@ impl<T> Segmented<T> {
         fit(&mut self.segments, 16);
     }
 
-    /// Gives the spare capacity back.
     pub(crate) fn shrink_to_fit(&mut self) {
         self.segments.shrink_to_fit();
         self.segments.iter_mut().for_each(Vec::shrink_to_fit);
     }
 
-    /// The number of values that the segments have memory for.
     #[cfg(all(test, not(loom)))]
     pub(crate) fn capacity(&self) -> usize {
         self.segments.iter().map(Vec::capacity).sum()

@@ -6,13 +6,12 @@ use std::ops::{Index, IndexMut};
 
 /// A value for each slot of the chunks that need one, by slot number.
 ///
-/// Few queues measure, and few keys are delayed, so these values are not in the slots: a chunk without them costs at most an empty array.
-/// The owner takes the array of a chunk away when the chunk is freed.
+/// Few queues measure, and few keys are delayed, so these values are not in the slots, and a chunk without them costs at most an empty
+/// array. When a chunk is freed, the owner takes its array away.
 #[derive(Debug)]
 pub(crate) struct SideArray<T> {
     /// May be shorter than the number of chunks.
     chunks: Segmented<Box<[T]>>,
-    /// The end of the indices of a chunk's slots.
     slots: usize,
 }
 
@@ -25,7 +24,7 @@ impl<T: Default> SideArray<T> {
     /// The value of this slot. Makes an array for its chunk, if there is none.
     #[inline]
     pub(crate) fn make(&mut self, number: u32) -> &mut T {
-        // Looked up twice in the source, as the borrow of `get_mut` would last, and once in the code.
+        // The borrow of `get_mut` would last, so the source looks twice; the code that is compiled looks once.
         if self.get_mut(number).is_some() { &mut self[number] } else { self.make_chunk(number) }
     }
 
@@ -46,24 +45,21 @@ impl<T: Default> SideArray<T> {
         self.chunks.get_mut(chunk_of(number))?.get_mut(index_of(number))
     }
 
-    /// Takes the array of a chunk that was freed.
     pub(crate) fn take_chunk(&mut self, chunk: usize) -> Box<[T]> {
         self.chunks.get_mut(chunk).map(std::mem::take).unwrap_or_default()
     }
 
-    /// `chunks`: the number of chunks that are left. The arrays of the others were taken, so that none is freed here, under the lock; only
-    /// the segments that listed them are.
+    /// `chunks` is the number of chunks that are left. The arrays of the others were taken away, so that none is freed here, under the
+    /// lock.
     pub(crate) fn truncate(&mut self, chunks: usize) {
         self.chunks.truncate(chunks);
     }
 
-    /// The number of arrays that there is room for.
     #[cfg(all(test, not(loom)))]
     pub(crate) fn capacity(&self) -> usize {
         self.chunks.capacity()
     }
 
-    /// Gives the spare capacity back.
     pub(crate) fn shrink(&mut self) {
         self.chunks.shrink_to_fit();
     }

@@ -4,16 +4,14 @@
 //!   slot   state · index · levels · hash · position · group · next · key
 //! ```
 //!
-//! Of the levels the first is the priority with which the key is queued, or was handed out; the second is the priority that it will have
-//! when its processing ends, if it is dirty then. With a `u64`, a slot takes 32 bytes.
+//! The first of the levels is the priority with which the key is queued, or was handed out; the second is the one that it will have when
+//! its processing ends, if it is dirty then. With a `u64` as key, a slot takes 32 bytes.
 //!
-//! **The rule of this folder**, which the rest of the crate keeps without unsafe code: an [`EntryRef`] is that of a taken slot. The chains
-//! of the table have it. The order has it while the key is queued (I1), a [`Claimed`](crate::machine::Claimed) while the key is processing
-//! (I2), and a verb while it runs, until the verb calls [`Table::remove`](super::Table::remove) (S4). So the key is there (S1, S2), and the
-//! slot does not move (S3). A verb that gets a `Claimed` asks [`Table::owns`](super::Table::owns) before it changes anything; `done` does
-//! so in debug builds.
-//!
-//! All but the key, its hash and its state is used under the queue's lock. The holder of a key reads these three without it.
+//! **The rule of this folder**, which the rest of the crate keeps without unsafe code, is that an [`EntryRef`] always refers to a taken
+//! slot, whose key is there (S1, S2) and which does not move (S3). The chains of the table have one, and so have the order while the key is
+//! queued (I1), a [`Claimed`](crate::machine::Claimed) while the key is processing (I2), and a verb until it calls
+//! [`Table::remove`](super::Table::remove) (S4). A verb that gets a `Claimed` asks [`Table::owns`](super::Table::owns) before it changes
+//! anything; `done` does so in debug builds.
 
 use super::hash::KeyHash;
 use super::state::State;
@@ -26,7 +24,7 @@ use std::ptr::NonNull;
 /// One key, its state, and its places in the table and in the order: 24 bytes and the key.
 pub(super) struct Slot<K> {
     pub(super) state: State,
-    /// Its index in its chunk (S5). Never changes.
+    /// The index of the slot in its chunk, which never changes (S5).
     pub(super) index: u8,
     levels: [Cell<i8>; 2],
     /// Written when the slot is taken.
@@ -85,14 +83,14 @@ unsafe impl<K: Send + Sync> Send for EntryRef<K> {}
 // SAFETY: the same holds for a reference to an `EntryRef` (S1).
 unsafe impl<K: Send + Sync> Sync for EntryRef<K> {}
 
-/// Names a slot: its address. Two slots of a queue that are taken at the same time have different names.
+/// Names a slot, by its address. Two slots of a queue that are taken at the same time have different names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct SlotId(usize);
 
 impl<K> EntryRef<K> {
     #[inline]
     pub(super) fn slot(&self) -> &Slot<K> {
-        // SAFETY: taken by the rule of this file, so its chunk is alive (S3); and no code makes a `&mut` to a slot of it.
+        // SAFETY: the slot is taken by the rule of this file, so its chunk is alive (S3); and no code makes a `&mut` to it.
         unsafe { self.0.as_ref() }
     }
 
@@ -101,7 +99,7 @@ impl<K> EntryRef<K> {
         self.slot().key.with(|key| {
             // SAFETY: `key` points into the slot, and the cell of a taken slot is not written (S1).
             let key = unsafe { &*key };
-            // SAFETY: taken by the rule of this file, so its key is initialised (S1).
+            // SAFETY: the slot is taken by the rule of this file, so its key is initialised (S1).
             unsafe { key.assume_init_ref() }
         })
     }
@@ -131,7 +129,7 @@ impl<K> EntryRef<K> {
         self.slot().levels[0].set(priority);
     }
 
-    /// The priority that the key will have when its processing ends. Only while it is processing and dirty.
+    /// The priority that the key will have when its processing ends. Valid only while the key is processing and dirty.
     #[inline]
     pub(crate) fn pending(&self) -> i8 {
         self.slot().levels[1].get()
@@ -142,13 +140,12 @@ impl<K> EntryRef<K> {
         self.slot().levels[1].set(priority);
     }
 
-    /// The number of its group.
     #[inline]
     pub(crate) fn group(&self) -> u32 {
         self.slot().group.get()
     }
 
-    /// Its position in the order. Only while it is queued.
+    /// The key's position in the order. Valid only while the key is queued.
     #[inline]
     pub(crate) fn position(&self) -> u32 {
         self.slot().position.get()
@@ -159,7 +156,6 @@ impl<K> EntryRef<K> {
         self.slot().position.set(position);
     }
 
-    /// Prefetches the slot.
     #[inline]
     pub(crate) fn prefetch(self) {
         prefetch_at(self.0.as_ptr());

@@ -1,7 +1,7 @@
 //! The state of one key, in one word of bits.
 //!
-//! Two bits have the names of client-go's two sets: DIRTY, the key must be handed out (again), and PROCESSING, the key has a holder.
-//! The picture shows their transitions. DELAYED is independent of them: the key is also in the timing wheel.
+//! Two bits have the names of client-go's two sets: DIRTY means that the key must be handed out (again), and PROCESSING that it has a
+//! holder. A key is *queued* while it is DIRTY and not PROCESSING.
 //!
 //! ```text
 //!            add                   get                          add
@@ -12,50 +12,34 @@
 //!    └──────────────────────────── done ─────────┘     (queued again, at the back)
 //! ```
 //!
-//! * **I1** A key is queued at most once, and exactly while its word has DIRTY and not PROCESSING.
-//! * **I2** PROCESSING is set by the one get that took the key out of the order, and cleared by the `done` of its holder.
-//! * **I3** DIRTY and PROCESSING together mean that `done` queues the key again.
-//! * **I4** A key with a bit set is in the table, and a key with none is not.
-//! * **I5** The step that makes a key DIRTY and not PROCESSING pushes it, once, and owes one wake-up.
-//! * **I9** DELAYED means that the key has one entry in the wheel, with the earlier of its deadlines (but see I11). No entry is stale: the
-//!   critical section that moves or drops a delay takes the old entry out.
-//! * **I10** FAILED means that the queue has counted a failure of the key that was not forgotten since: the number of failures in the
-//!   `Record` of its slot is not 0. Without FAILED it is 0.
-//! * **I11** RESTING means that the key cools down after a run: its entry in the wheel is the end of that, and it is not queued. No delay of
-//!   it ends earlier.
+//! The step that makes a key queued pushes it, once (I1, I5), and only the holder's `done` clears PROCESSING (I2). A key is in the table
+//! while any of its bits is set (I4), so "absent" in the picture means that it has neither DIRTY nor PROCESSING, but perhaps another bit:
 //!
-//! "Absent" means neither DIRTY nor PROCESSING. DELAYED and FAILED each keep such a key in the table. WAITING goes with DELAYED: an add
-//! waits for a retry ([`DelayedAdd::Strict`](crate::DelayedAdd::Strict)). UNWINDING goes with PROCESSING: the holder's thread was
-//! already unwinding when it got the key, so a drop of the item by that unwinding does not mean that the work on the key has panicked.
-//! AWAITED goes with PROCESSING, too: the step that makes the key dirty clears it, and owes the news. RESTING (I11) keeps the key in the table,
-//! too. An add of such a key does not make it dirty, but sets WAITING: it waits until the key has cooled down.
+//! | bit | meaning |
+//! |---|---|
+//! | DELAYED | the key has an entry in the timing wheel (I9) |
+//! | FAILED | the queue has counted failures of the key that were not forgotten since (I10) |
+//! | RESTING | the key is cooling down after a run, so an add does not make it dirty, but sets WAITING (I11) |
+//! | WAITING | an add waits: for the end of a rest, or for a retry ([`DelayedAdd::Strict`](crate::DelayedAdd::Strict)) |
+//! | AWAITED | somebody waits until the key, which is processing, becomes dirty; the verb that makes it dirty owes the news |
+//! | UNWINDING | the holder's thread was unwinding already when it got the key, so an item that this drops has not panicked |
 //!
-//! Every step is made under the lock, which orders the steps. The word is an atomic because the holder of the key reads it
-//! without the lock, as in [`is_dirty`](State::is_dirty). A step returns what the caller has to do next.
-//!
-//! The steps are functions of the bits ([`on_add`], [`on_get`], [`on_done`], [`take_back`]). A `State` applies them with a load and a
-//! store, and the word of a lock-free queue (`word.rs`) with a compare-and-swap.
+//! Steps are made under the lock. The word is an atomic because the holder of the key reads it without, as in
+//! [`is_dirty`](State::is_dirty). The steps are functions of the bits, which a `State` applies with a load and a store, and the word of a
+//! lock-free queue (`word.rs`) with a compare-and-swap.
 
 use crate::sync::{AtomicU8, Ordering};
 
-/// The key must be handed out (again).
 pub(super) const DIRTY: u8 = 1;
-/// The key has a holder.
 pub(super) const PROCESSING: u8 = 1 << 1;
-/// The key is in the wheel (I9).
 pub(super) const DELAYED: u8 = 1 << 2;
-/// An add waits for a retry.
 const WAITING: u8 = 1 << 3;
-/// The queue has counted failures of the key (I10).
 const FAILED: u8 = 1 << 4;
-/// The key was handed out to a thread that was already unwinding.
 pub(super) const UNWINDING: u8 = 1 << 5;
-/// Somebody waits until the key, which is processing, becomes dirty.
 pub(super) const AWAITED: u8 = 1 << 6;
-/// The key is cooling down (I11).
 pub(super) const RESTING: u8 = 1 << 7;
 
-/// `add` of a key that is known. The bits change if the answer is `Push` or `Defer`.
+/// `add` of a key that is known. The bits change only if the answer is `Push` or `Defer`.
 #[inline(always)]
 pub(super) fn on_add(before: u8) -> (u8, OnAdd) {
     if before & DIRTY != 0 {
@@ -69,14 +53,14 @@ pub(super) fn on_add(before: u8) -> (u8, OnAdd) {
     }
 }
 
-/// `get` of a key that was popped.
+/// `get`, after the key was popped.
 #[inline(always)]
 pub(super) fn on_get(before: u8) -> u8 {
     debug_assert_eq!(before & (DIRTY | PROCESSING), DIRTY, "I1: only a queued key can be popped");
     before ^ (DIRTY | PROCESSING)
 }
 
-/// `done`, by the holder. `write` gets the bits that are left, and of two the later ones count.
+/// `done`, by the holder. `write` gets the bits that are left; if it is called twice, the second call counts.
 #[inline(always)]
 pub(super) fn on_done(before: u8, mut write: impl FnMut(u8)) -> OnDone {
     debug_assert_ne!(before & PROCESSING, 0, "I2: done belongs to the holder");
@@ -93,14 +77,13 @@ pub(super) fn on_done(before: u8, mut write: impl FnMut(u8)) -> OnDone {
     }
 }
 
-/// The key is not to be handed out: it was taken out of the order, or it is processing and forgets the add.
+/// Takes back that the key is to be handed out, because it was taken out of the order, or is processing and forgets the add.
 #[inline(always)]
 pub(super) fn take_back(before: u8) -> u8 {
     debug_assert_ne!(before & DIRTY, 0, "only a dirty key can be taken back");
     before & !DIRTY
 }
 
-/// The state word of one key.
 #[derive(Debug)]
 pub(crate) struct State(AtomicU8);
 
@@ -114,7 +97,7 @@ pub(crate) enum OnAdd {
     Coalesce,
     /// Nothing: the key is processing, and its `done` will push it (I3).
     Defer,
-    /// The add waits, as the key is cooling down. The word is as it was.
+    /// Hold the add back, as the key is cooling down. The word is as it was.
     Hold,
 }
 
@@ -126,16 +109,15 @@ pub(crate) enum OnDone {
     Remove,
     /// Push the key (I5): it was added while it was processing.
     Push,
-    /// The same, but the key is cooling down: the add waits, and the key is not dirty any more.
+    /// Hold the add back, as the key is cooling down. It is not dirty any more.
     Hold,
     /// Leave the key in the table: it is delayed, or has failed.
     Keep,
 }
 
-// Relaxed where the queue's lock alone orders the steps. Release in each step that another thread may make while the key is held: a
+// Relaxed where the queue's lock alone orders the steps. Release in each step that another thread may make while the key is held, so that a
 // holder that sees DIRTY in `is_dirty` sees what came before the add that set it, even if the word was written again since.
 impl State {
-    /// The word of a slot without a key.
     pub(super) fn vacant() -> Self {
         Self(AtomicU8::new(0))
     }
@@ -146,7 +128,6 @@ impl State {
         self.0.store(DIRTY, Ordering::Relaxed);
     }
 
-    /// `add` of a key that is in the table.
     #[inline]
     pub(crate) fn on_add(&self) -> OnAdd {
         let before = self.0.load(Ordering::Relaxed);
@@ -164,27 +145,26 @@ impl State {
         self.0.store(on_get(before), Ordering::Relaxed);
     }
 
-    /// The key is not to be handed out: it was taken out of the order, or it is processing and forgets the add.
+    /// See [`take_back`].
     pub(crate) fn take_back(&self) {
         let before = self.0.load(Ordering::Relaxed);
         self.0.store(take_back(before), Ordering::Release);
     }
 
-    /// `done`, by the holder.
     #[inline]
     pub(crate) fn on_done(&self) -> OnDone {
         let before = self.0.load(Ordering::Relaxed);
         on_done(before, |left| self.0.store(left, Ordering::Relaxed))
     }
 
-    /// The key cools down after this run. For the holder.
+    /// Makes the key cool down after this run. Called by the holder.
     pub(crate) fn set_resting(&self) {
         let before = self.0.load(Ordering::Relaxed);
         debug_assert_ne!(before & PROCESSING, 0, "a rest begins with the end of a run");
         self.0.store(before | RESTING, Ordering::Release);
     }
 
-    /// The key is processing, as the word of its node says.
+    /// Makes the key processing, as the word of its node says.
     #[cfg(feature = "lock-free")]
     pub(crate) fn hold(&self, is_dirty: bool) {
         let before = self.0.load(Ordering::Relaxed);
@@ -192,7 +172,7 @@ impl State {
         self.0.store(before | PROCESSING | if is_dirty { DIRTY } else { 0 }, Ordering::Release);
     }
 
-    /// The key is queued after all, though it was to rest.
+    /// Makes the key queued, though it was to rest.
     pub(crate) fn set_dirty(&self) {
         self.0.store(self.0.load(Ordering::Relaxed) | DIRTY, Ordering::Release);
     }
@@ -206,31 +186,31 @@ impl State {
         self.0.load(Ordering::Relaxed) & RESTING != 0
     }
 
-    /// The key has an entry in the wheel: it is delayed, or cooling down.
+    /// Whether the key has an entry in the wheel, because it is delayed or cooling down.
     #[inline]
     pub(crate) fn is_in_wheel(&self) -> bool {
         self.0.load(Ordering::Relaxed) & (DELAYED | RESTING) != 0
     }
 
-    /// An add waits for the end of the rest.
+    /// Makes an add wait for the end of the rest.
     pub(crate) fn set_waiting(&self) {
         self.0.store(self.0.load(Ordering::Relaxed) | WAITING, Ordering::Release);
     }
 
-    /// The thread that holds the key was already unwinding when it got the key.
+    /// Notes that the holder's thread was already unwinding when it got the key.
     pub(crate) fn set_unwinding(&self) {
         let before = self.0.load(Ordering::Relaxed);
         debug_assert_ne!(before & PROCESSING, 0, "I2: only a holder unwinds");
         self.0.store(before | UNWINDING, Ordering::Release);
     }
 
-    /// Whether the holder's thread was already unwinding when it got the key. For the holder.
+    /// Whether the holder's thread was already unwinding when it got the key. Called by the holder.
     pub(crate) fn was_unwinding(&self) -> bool {
-        // Relaxed: only the holder sets the bit, and other threads leave it as it is.
+        // Relaxed: only the holder sets the bit, and other threads leave it alone.
         self.0.load(Ordering::Relaxed) & UNWINDING != 0
     }
 
-    /// Somebody waits until the key becomes dirty. If it is already, returns `false`.
+    /// Waits until the key becomes dirty. Returns `false` if it is dirty already.
     pub(crate) fn await_dirty(&self) -> bool {
         let before = self.0.load(Ordering::Relaxed);
         debug_assert_ne!(before & PROCESSING, 0, "only a holder waits for this");
@@ -240,7 +220,7 @@ impl State {
         before & DIRTY == 0
     }
 
-    /// Whether somebody has waited until the key became dirty, which it is now.
+    /// Whether somebody was waiting for the key to become dirty, which it is now.
     #[inline]
     pub(crate) fn is_awaited(&self) -> bool {
         self.0.load(Ordering::Relaxed) & AWAITED != 0
@@ -250,13 +230,13 @@ impl State {
         self.0.store(self.0.load(Ordering::Relaxed) & !AWAITED, Ordering::Release);
     }
 
-    /// The key goes into the wheel (I9).
+    /// Called when the key goes into the wheel (I9).
     #[inline]
     pub(crate) fn set_delayed(&self) {
         self.0.store(self.0.load(Ordering::Relaxed) | DELAYED, Ordering::Release);
     }
 
-    /// An add waits for the delay, unless the key is dirty already. Returns whether it waits.
+    /// Makes an add wait for the delay, unless the key is dirty already. Returns whether it waits.
     pub(crate) fn defer_add(&self) -> bool {
         let before = self.0.load(Ordering::Relaxed);
         debug_assert_ne!(before & DELAYED, 0, "nothing to wait for");
@@ -266,17 +246,17 @@ impl State {
         before & DIRTY == 0
     }
 
-    /// An add waits for the delay.
+    /// Whether an add waits for the delay.
     pub(crate) fn is_waited_for(&self) -> bool {
         self.0.load(Ordering::Relaxed) & WAITING != 0
     }
 
-    /// The key is added, so no add waits for its delay any more.
+    /// Called when the key is added, so that no add waits for its delay any more.
     pub(crate) fn stop_waiting(&self) {
         self.0.store(self.0.load(Ordering::Relaxed) & !WAITING, Ordering::Release);
     }
 
-    /// The key has left the wheel (I9). Returns whether an add waited for the delay.
+    /// Called when the key has left the wheel (I9). Returns whether an add waited for the delay.
     #[inline]
     pub(crate) fn clear_delayed(&self) -> bool {
         let before = self.0.load(Ordering::Relaxed);
@@ -285,13 +265,13 @@ impl State {
         before & WAITING != 0
     }
 
-    /// The queue has counted a failure of the key (I10).
+    /// Called when the queue has counted a failure of the key (I10).
     #[inline]
     pub(crate) fn set_failed(&self) {
         self.0.store(self.0.load(Ordering::Relaxed) | FAILED, Ordering::Release);
     }
 
-    /// The queue has forgotten the failures of the key (I10).
+    /// Called when the queue has forgotten the failures of the key (I10).
     #[inline]
     pub(crate) fn clear_failed(&self) {
         self.0.store(self.0.load(Ordering::Relaxed) & !FAILED, Ordering::Release);
@@ -302,7 +282,7 @@ impl State {
         self.0.load(Ordering::Relaxed) & FAILED != 0
     }
 
-    /// The key has failed, or is delayed.
+    /// Whether the key has failed or is delayed.
     #[inline]
     pub(crate) fn has_past(&self) -> bool {
         self.0.load(Ordering::Relaxed) & (FAILED | DELAYED) != 0
@@ -313,7 +293,7 @@ impl State {
         self.0.load(Ordering::Relaxed) & DELAYED != 0
     }
 
-    /// Dirty, and not processing (I1).
+    /// Whether the key is dirty and not processing (I1).
     pub(crate) fn is_queued(&self) -> bool {
         self.0.load(Ordering::Relaxed) & (DIRTY | PROCESSING) == DIRTY
     }
@@ -323,7 +303,6 @@ impl State {
         self.0.load(Ordering::Relaxed) & PROCESSING != 0
     }
 
-    /// Queued or processing.
     pub(crate) fn is_active(&self) -> bool {
         self.0.load(Ordering::Relaxed) & (DIRTY | PROCESSING) != 0
     }
@@ -334,7 +313,6 @@ impl State {
         self.0.load(Ordering::Acquire) & DIRTY != 0
     }
 
-    /// No bit is set.
     #[inline]
     pub(crate) fn is_vacant(&self) -> bool {
         self.0.load(Ordering::Relaxed) == 0

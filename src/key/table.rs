@@ -11,21 +11,17 @@
 //! └───┘       └──────────────────┘
 //! ```
 //!
-//! Chains run through the slots. There are at least two buckets for each key, so most chains have one slot. With one bucket for each key,
-//! filling and draining costs a fifth more, because the oldest key, which is done first, is the last of its chain. A key takes 16 to 32
-//! bytes here in addition to its slot. It is stored once and hashed once (the hash stays in the slot), and leaves no tombstone. It is in
-//! the table exactly while it is queued, processing, delayed or has failed (I4).
+//! Chains run through the slots, so a key takes 16 to 32 bytes here, and leaves no tombstone. There are at least two buckets for each key:
+//! new keys go to the front of a chain and old keys leave first, so with one bucket for each, filling and draining a queue takes a fifth
+//! longer.
 //!
-//! With many keys, the table grows and shrinks in many small steps, so no call takes long, whatever the number of keys. Each key that
-//! comes or goes, and each add, moves some chains, the last chain first. The array that they leave gets shorter by that, so its memory is freed in small
-//! pieces, too. A table that grows moves them to a new array. A table that shrinks moves them to the front of the same array. (A new
-//! array of 64 MB, allocated when ten million keys and groups had come and most were done, took the call 1.4 ms in glibc's allocator.)
+//! A large table grows and shrinks in many small steps, so that no call takes long: each add, and each key that comes or goes, moves some
+//! chains, beginning with the last one, and the memory behind them is freed bit by bit. A table that grows moves its chains to a new array,
+//! and one that shrinks moves them to the front of the same array, because the allocation of a large one may take more than a millisecond.
+//! Moving a chain writes both chains of the new array that come from it, and until then calls for their keys use the old array (H1).
 //!
-//! * **H1** A bucket of a new array is written before it is read. The move of a chain of the old array writes both chains of the new array
-//!   that come from it. Until then, calls for their keys use the old array.
-//!
-//! All calls are made under the queue's lock. The only foreign code that runs here is `equivalent` of the type by which a key is looked
-//! up, which is `K`'s `Eq` as a rule; it runs before anything is changed.
+//! All calls are made under the queue's lock. The only foreign code that runs here is the look-up's `equivalent`, as a rule `K`'s `Eq`,
+//! before anything is changed.
 
 use super::arena::{Arena, Retired};
 use super::buckets::{Buckets, Chain};
@@ -39,17 +35,17 @@ use std::ops::Range;
 
 /// The table of a queue, with the slots of its keys.
 pub(crate) struct Table<K> {
-    /// Empty while chains move. So one check tells a call that its chain is here: that of the index.
+    /// Empty while chains move, so that the check of the index alone tells a call that its chain is here.
     buckets: Buckets<K>,
     /// While chains move: the array that they move to. Empty otherwise.
     new: Buckets<K>,
     /// The array that chains leave while the table grows. Empty otherwise.
     old: Buckets<K>,
-    /// Where `buckets` is, or `new` while chains move, and its length: for [`prefetch_bucket`].
+    /// The place and the length of `buckets`, or of `new` while chains move: for [`prefetch_bucket`].
     place: (usize, usize),
     /// While chains move: chains from this number on have moved. 0 otherwise.
     left: usize,
-    /// While chains move: the number of chains before the move, minus one. (32 bits, as a hash has no more.)
+    /// While chains move: the number of chains before the move, minus one. 32 bits suffice, as a hash has no more.
     old_mask: u32,
     /// While chains move: the number of chains after it, minus one.
     new_mask: u32,
@@ -57,16 +53,16 @@ pub(crate) struct Table<K> {
     room_at: usize,
     /// With fewer keys than this, a remove gives room back. While chains move, every remove moves some.
     shrink_at: usize,
-    /// The array is not shrunk below this length: [`MIN_BUCKETS`], or more if the user has asked for capacity.
+    /// The array is not shrunk below this length, which is [`MIN_BUCKETS`], or more if the user has asked for capacity.
     keep: usize,
     arena: Arena<K>,
 }
 
-/// The array is not shrunk below this length: a small number of keys that comes and goes must not resize it each time.
+/// The array is not shrunk below this length, so that a few keys that come and go do not resize it each time.
 const MIN_BUCKETS: usize = model_const(4096, 4);
 
-/// With up to this number of keys, in chunks for at most twice as many, the number of buckets changes in one step, which takes half a
-/// millisecond or less.
+/// With up to this number of keys, in chunks for at most twice as many, the number of buckets changes in one step, which takes at most half
+/// a millisecond.
 const REHASH_AT_ONCE_MAX: usize = model_const(
     if cfg!(all(test, miri)) {
         64
@@ -85,7 +81,6 @@ impl<K> Table<K> {
     /// The end of the indices of a chunk's slots, for a [`SideArray`](super::SideArray).
     pub(crate) const CHUNK: usize = Chunk::<K>::END;
 
-    /// The bytes of a slot.
     #[cfg(all(test, not(loom)))]
     pub(crate) const SLOT: usize = size_of::<super::slot::Slot<K>>();
 
@@ -116,8 +111,8 @@ impl<K> Table<K> {
         Self::find_in(chain, key, hash)
     }
 
-    /// The same, before an add. While chains move, it moves some: otherwise a set of keys that are added again and again, and none of which is
-    /// new, could leave the table in the middle of a move for ever, where each look-up takes longer.
+    /// The same, before an add, which moves some chains. Otherwise keys that are added again and again, with no new one among them, could
+    /// leave the table in the middle of a move for ever, and look-ups take longer there.
     #[inline]
     pub(crate) fn find_to_add<Q: Equivalent<K> + ?Sized>(&mut self, key: &Q, hash: KeyHash) -> Option<EntryRef<K>> {
         let Some(chain) = self.buckets.of(hash) else { return self.find_and_move(key, hash) };
@@ -130,8 +125,7 @@ impl<K> Table<K> {
         self.find(key, hash)
     }
 
-    /// The slow calls are whole calls of their own, with a chain of their own. If they gave the fast ones a chain, fills of a million keys
-    /// would take a tenth longer.
+    // Slow calls have a look-up of their own: with one that fast calls share, fills of a million keys take a tenth longer.
     #[cold]
     fn find_while_moving<Q: Equivalent<K> + ?Sized>(&self, key: &Q, hash: KeyHash) -> Option<EntryRef<K>> {
         Self::find_in(self.chain_while_moving(hash)?, key, hash)
@@ -149,7 +143,7 @@ impl<K> Table<K> {
         None
     }
 
-    /// The chain of a hash while chains move. `None`: they do not, and there are none.
+    /// The chain of a hash while chains move, or `None` if they do not move because there are none.
     fn chain_while_moving(&self, hash: KeyHash) -> Option<&Chain<K>> {
         let old = (hash.0 & self.old_mask) as usize;
         if old >= self.left {
@@ -161,9 +155,8 @@ impl<K> Table<K> {
         }
     }
 
-    // Each of the next two has a cold half of its own: with one look-up of the chain for both, a cycle takes 4 instructions more.
+    // Each of the next two has a cold half of its own, which saves four instructions a cycle.
 
-    /// Puts a slot into its chain.
     #[inline]
     fn link(&self, entry: EntryRef<K>) {
         let Some(chain) = self.buckets.of(entry.hash()) else { return self.link_while_moving(entry) };
@@ -175,7 +168,6 @@ impl<K> Table<K> {
         self.chain_while_moving(entry.hash()).expect("there are chains").link(entry);
     }
 
-    /// Takes a slot out of its chain.
     #[inline]
     fn unlink(&self, entry: EntryRef<K>) {
         let Some(chain) = self.buckets.of(entry.hash()) else { return self.unlink_while_moving(entry) };
@@ -187,7 +179,7 @@ impl<K> Table<K> {
         self.chain_while_moving(entry.hash()).expect("there are chains").unlink(entry);
     }
 
-    /// Puts in a key that is not there. The verb sets a bit of its state (I4).
+    /// Inserts a key that is not there. The verb then sets a bit of its state (I4).
     #[inline(always)]
     pub(crate) fn insert(&mut self, key: K, hash: KeyHash, group: u32) -> EntryRef<K> {
         if self.arena.taken() >= self.room_at {
@@ -216,7 +208,7 @@ impl<K> Table<K> {
         self.step();
     }
 
-    /// After each change of the number of buckets, or of what is to happen next.
+    /// Called after each change of the number of buckets, or of what happens next.
     fn note_resize(&mut self) {
         let array = if self.left == 0 { &self.buckets } else { &self.new };
         let buckets = array.len();
@@ -227,7 +219,7 @@ impl<K> Table<K> {
         };
     }
 
-    /// Takes out a key whose last bit the verb has cleared (I4). The verb forgets the entry, and the caller drops the key after its lock.
+    /// Takes out a key whose last bit the verb has cleared (I4). The verb forgets the entry, and the caller drops the key without the lock.
     #[inline(always)]
     pub(crate) fn remove(&mut self, entry: EntryRef<K>) -> K {
         self.unlink(entry);
@@ -238,7 +230,7 @@ impl<K> Table<K> {
         key
     }
 
-    /// Prefetches the first slot of the chain in which the look-up of this hash will search. Its bucket should be near.
+    /// Prefetches the first slot of the chain in which the look-up of this hash will search. Its bucket should be in the cache already.
     #[inline]
     pub(crate) fn prefetch_first(&self, hash: KeyHash) {
         self.buckets.of(hash).and_then(|chain| chain.find(hash)).into_iter().for_each(EntryRef::prefetch);
@@ -250,7 +242,7 @@ impl<K> Table<K> {
         prefetch_bucket(self.place, entry.hash());
     }
 
-    /// Where the buckets are, and their number: for [`prefetch_bucket`]. The number is not a power of two while the table shrinks.
+    /// The place and the number of the buckets, for [`prefetch_bucket`]. The number is not a power of two while the table shrinks.
     #[inline]
     pub(crate) fn buckets(&self) -> (usize, usize) {
         self.place
@@ -267,20 +259,17 @@ impl<K> Table<K> {
         self.arena.get(number)
     }
 
-    /// The bytes of slots and buckets.
     #[cfg(all(test, not(loom)))]
     pub(crate) fn bytes(&self) -> usize {
         self.arena.kept() * Chunk::<K>::SLOTS * Self::SLOT
             + (self.buckets.capacity() + self.new.capacity() + self.old.capacity()) * 8
     }
 
-    /// The number of buckets.
     #[cfg(all(test, not(loom)))]
     fn count(&self) -> usize {
         self.buckets.len() + self.new.len()
     }
 
-    /// The number of keys.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.arena.taken()
@@ -291,28 +280,26 @@ impl<K> Table<K> {
         self.arena.iter_chunks(chunks)
     }
 
-    /// The end of the chunk numbers.
     pub(crate) fn chunks(&self) -> usize {
         self.arena.chunks()
     }
 
-    /// There are chunks or buckets to be freed after the lock.
+    /// Whether there are chunks or buckets to be freed without the lock.
     #[inline]
     pub(crate) fn has_retired(&self) -> bool {
         self.arena.has_retired()
     }
 
-    /// Takes the memory that is not needed any more, for the caller to free after the lock.
+    /// Takes memory that is not needed any more, for the caller to free without the lock.
     pub(crate) fn take_retired(&mut self) -> Vec<Retired<K>> {
         self.arena.take_retired()
     }
 
-    /// Frees the chunks in this range that hold no key.
     pub(crate) fn shrink_chunks(&mut self, chunks: Range<usize>) {
         self.arena.shrink(chunks);
     }
 
-    /// One step of freeing the buckets that the keys do not need. `true`: there is more to do.
+    /// One step of freeing the buckets that the keys do not need. Returns whether there is more to do.
     pub(crate) fn shrink_buckets(&mut self, chains: usize) -> bool {
         self.keep = MIN_BUCKETS;
         self.note_resize();
@@ -336,17 +323,17 @@ impl<K> Table<K> {
         self.old.len() > 0
     }
 
-    /// Changes the number of buckets: in one step if there are few keys, and otherwise a few chains at a time: [`step`](Self::step). Not
+    /// Changes the number of buckets: in one go if there are few keys, and otherwise a few chains at a time, in [`step`](Self::step). Not
     /// called while chains move.
     ///
-    /// One step costs a third as much: the slots are visited sequentially, so only the buckets are random access. But ten thousand keys
-    /// that are left of ten million lie in as many chunks, each a cache miss: they took one step of three milliseconds.
+    /// One go is three times cheaper, because it visits the slots sequentially, so that only the buckets are random access. But it takes
+    /// long if few keys are left of many, because they lie in as many chunks, each of them a cache miss.
     #[cold]
     fn resize(&mut self, count: usize) {
         debug_assert_eq!(self.left, 0);
         let (keys, slots) = (self.arena.taken(), self.arena.chunks() * Chunk::<K>::SLOTS);
         if keys == 0 || keys <= REHASH_AT_ONCE_MAX && slots <= 2 * REHASH_AT_ONCE_MAX {
-            // The old array is freed before the new one is allocated, which lowers the peak of memory; unless freeing it takes long.
+            // The old array is freed before the new one is allocated, which lowers the peak of memory, unless freeing it takes long.
             let old = std::mem::replace(&mut self.buckets, Buckets::unwritten(0));
             if old.len() > GIVE_BACK {
                 self.arena.retire(old);
@@ -360,7 +347,7 @@ impl<K> Table<K> {
         } else {
             debug_assert!(count > 0 && self.buckets.len() > 0, "there are keys, so there are buckets");
             self.left = self.buckets.len();
-            // Not to less than a quarter at a time: the keys that come meanwhile must have enough buckets at the end.
+            // To a quarter at most, because the keys that come meanwhile must have enough buckets at the end.
             let count = count.max(self.left / 4);
             (self.old_mask, self.new_mask) = ((self.left - 1) as u32, (count - 1) as u32);
             self.new = std::mem::replace(&mut self.buckets, Buckets::unwritten(0));
@@ -372,12 +359,11 @@ impl<K> Table<K> {
         self.note_resize();
     }
 
-    /// Moves some chains. Each insert and each remove does this, so no call takes long, and the last chain has moved long before the next
-    /// resize.
+    /// Moves some chains. Each insert and each remove does this, so that the last chain has moved long before the next resize.
     #[inline]
     fn step(&mut self) {
         if self.left > 0 {
-            // More when the table shrinks by itself: there are at least 16 buckets for each key then.
+            // More chains while it shrinks, because there are at least 16 buckets for each key then.
             self.move_chains(model_const(if self.grows() { 32 } else { 64 }, 1));
         }
     }
@@ -430,7 +416,7 @@ mod tests {
     use super::*;
     use std::collections::HashMap;
 
-    /// Grows and shrinks several times, with look-ups while chains move.
+    /// The table grows and shrinks several times, with look-ups while chains move.
     #[test]
     #[cfg_attr(miri, ignore = "takes too long")]
     fn keys_are_found_while_the_buckets_change() {
@@ -439,7 +425,7 @@ mod tests {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             (random >> 33) % below
         };
-        // Half of the keys have a good hash, and the others a bad one: long chains.
+        // Half of the keys have good hashes, and the others bad ones, which make long chains.
         let hash =
             |key: u64| KeyHash(if key % 2 == 0 { (key as u32).wrapping_mul(0x9e37_79b9) } else { key as u32 % 64 });
         let mut table = Table::new(0);
@@ -490,7 +476,7 @@ mod tests {
         }
     }
 
-    /// No key comes or goes after the first of many steps, but adds of known keys do.
+    /// After the first of many steps no key comes or goes, but known keys are added.
     #[test]
     fn a_move_ends_though_no_key_comes_or_goes() {
         let mut table = Table::new(0);
@@ -522,7 +508,7 @@ mod tests {
         }
     }
 
-    /// Few keys are left of many, in as many chunks: their buckets change in many steps.
+    /// Few keys are left of many, in as many chunks, so their buckets change in many steps.
     #[test]
     fn few_keys_in_many_chunks_move_in_many_steps() {
         const KEYS: u32 = if cfg!(miri) { 800 } else { 60_000 };
@@ -611,7 +597,7 @@ mod tests {
         assert_eq!(table.count(), 512);
     }
 
-    /// How many keys make the table grow and shrink, and that nothing else does.
+    /// The number of keys makes the table grow and shrink, and nothing else does.
     #[test]
     #[cfg_attr(miri, ignore = "takes too long")]
     fn two_buckets_for_each_key_and_up_to_sixteen() {
@@ -650,7 +636,7 @@ mod tests {
         assert_eq!((table.left, table.count()), (0, 2048));
     }
 
-    /// To free it takes long, so that is not done under the lock.
+    /// Freeing it takes long, so that is not done under the lock.
     #[test]
     #[cfg_attr(miri, ignore = "takes too long")]
     fn a_large_array_is_freed_later() {

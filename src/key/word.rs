@@ -7,54 +7,49 @@
 //!   40..64  the number of the key's last push, modulo 2^24
 //! ```
 //!
-//! **The steps** of a key are those of `state.rs`, each as one compare-and-swap, which is its linearization point. With a step the claims
-//! and the number change:
+//! The steps of a key are those of `state.rs`, each of them one compare-and-swap, which is its linearization point. A step also changes the
+//! claims and the number:
 //!
 //! | step | bits | claims and number |
 //! |---|---|---|
 //! | a push: an add, or the `done` of a dirty key | queued | claims + 1, number + 1 |
 //! | a get of the entry with this number | as `on_get` | claims - 1 |
-//! | a get of another entry, which is *dead* | as they are | claims - 1 |
-//! | `done`, if nothing is left | CACHED; or GONE: see below | as they are |
+//! | a get of another entry, which is *dead* | unchanged | claims - 1 |
+//! | a `done` after which nothing is left | CACHED | unchanged |
 //!
-//! * **F1** A node without bits and claims is *vacant*, and only a vacant node becomes GONE. A node that is GONE never changes, and leaves the
-//!   map. So an entry of the line, a holder, and a thread that has a claim read the node without a guard of the map.
-//! * **F2** An entry is *live* if the word is queued and has its number. Each push adds a claim, and an entry gives its claim up when it
-//!   leaves the line. So the number of a live entry is that of no dead one, unless the key has 2^24 entries; an add that would be one more
-//!   panics.
-//! * **F3** NOTED means that the key is known to the [records](crate::free), where its delays, failures and rests are. NOTED and RESTING
-//!   change under the lock of the records only.
-//! * **F4** CACHED means that the node is in a cache of vacated nodes, or on its way there. Who takes it out clears the bit.
-//! * **F5** MARKED means that a drain or an idle wait counts the key. The step after which the key is neither queued nor processing clears
-//!   the bit, and its caller lowers the count.
+//! A **claim** keeps the node in place: only a node without bits and claims is *vacant*, and only a vacant node becomes GONE, after which
+//! it never changes, and leaves the map (F1). An entry, a holder and a thread with a claim therefore read the node without a guard of the
+//! map.
+//!
+//! The **number** tells the live entry of a key from dead ones: an entry is *live* if its key is queued and has its number (F2). An entry
+//! keeps its claim until it leaves the line, so two entries have the same number only if the key has 2^24 of them, and the add that would
+//! be one more panics.
+//!
+//! NOTED means that the [records](crate::free) know the key; it changes under their lock only, as does RESTING (F3). CACHED means that the
+//! node is in a cache of vacated nodes, or on its way there (F4), and MARKED that a drain or an idle wait counts the key (F5).
 
 use super::state::{self, OnAdd, OnDone};
 use crate::sync::{AtomicU64, Ordering};
 
-/// The key is known to the records (F3). In the place of DELAYED.
+/// The records know the key (F3). Takes the place of DELAYED.
 const NOTED: u64 = state::DELAYED as u64;
 const RESTING: u64 = state::RESTING as u64;
 const DIRTY: u64 = state::DIRTY as u64;
 const PROCESSING: u64 = state::PROCESSING as u64;
 const UNWINDING: u64 = state::UNWINDING as u64;
 const AWAITED: u64 = state::AWAITED as u64;
-/// The bits of `state.rs`.
 const STATE: u64 = 0xff;
-/// The node leaves the map, or has left it (F1).
 const GONE: u64 = 1 << 8;
-/// It is in a cache (F4).
 const CACHED: u64 = 1 << 9;
-/// A wait counts the key (F5).
 const MARKED: u64 = 1 << 10;
 const CLAIM: u64 = 1 << 16;
 const CLAIMS: u64 = (u64::MAX >> 40) * CLAIM;
 const NUMBER: u64 = 1 << 40;
 
-/// The value of a word.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Bits(u64);
 
-/// What the records know of a key: none of the two, NOTED, or both.
+/// What the records know of a key: nothing, NOTED, or NOTED and RESTING.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Note(u64);
 
@@ -67,9 +62,9 @@ impl Note {
 }
 
 impl Bits {
-    /// A new key that is queued, with one entry, of number 1.
+    /// A new key that is queued, with one entry, whose number is 1.
     pub(crate) const QUEUED: Self = Self(DIRTY | CLAIM | NUMBER);
-    /// A new key with a claim of the caller, and nothing else.
+    /// A new key that has only a claim, of the caller.
     pub(crate) const CLAIMED: Self = Self(CLAIM);
 
     #[inline]
@@ -122,7 +117,6 @@ impl Bits {
         self.has(PROCESSING)
     }
 
-    /// Queued or processing.
     pub(crate) fn is_active(self) -> bool {
         self.has(DIRTY | PROCESSING)
     }
@@ -137,7 +131,7 @@ impl Bits {
         !self.has(STATE | CLAIMS)
     }
 
-    /// Queued, by the push of this number.
+    /// Whether the key is queued by the push of this number.
     #[inline]
     pub(crate) fn is_live(self, number: u32) -> bool {
         self.is_queued() && self.number() == number
@@ -165,7 +159,7 @@ impl Bits {
         Self(self.0 & !STATE | u64::from(state))
     }
 
-    /// `add` of a key that is known. With `Push`, the caller pushes the entry of the new [`number`](Self::number).
+    /// `add` of a key that is known. If the answer is `Push`, the caller pushes an entry with the new [`number`](Self::number).
     #[inline]
     pub(crate) fn add(self) -> (Self, OnAdd) {
         let (state, what) = state::on_add(self.0 as u8);
@@ -177,13 +171,13 @@ impl Bits {
         }
     }
 
-    /// `get` of the entry with this number. `None`: it is dead.
+    /// `get` of the entry with this number, or `None` if the entry is dead.
     #[inline]
     pub(crate) fn get(self, number: u32) -> Option<Self> {
         self.is_live(number).then(|| self.with_state(state::on_get(self.0 as u8)).unclaim())
     }
 
-    /// `done`. With `Push`, as for [`add`](Self::add). With `Remove`, the key is vacant, unless it has claims: then the answer is `Keep`.
+    /// `done`. `Push` is answered as by [`add`](Self::add). `Remove` means that the key is vacant; if it has claims, the answer is `Keep`.
     #[inline]
     pub(crate) fn done(self) -> (Self, OnDone) {
         let mut state = 0;
@@ -196,13 +190,11 @@ impl Bits {
         }
     }
 
-    /// A dirty key is not to be handed out.
     pub(crate) fn take_back(self) -> Self {
         let after = self.with_state(state::take_back(self.0 as u8));
         if after.is_active() { after } else { after.unmark() }
     }
 
-    /// What the records know of the key.
     pub(crate) fn note(self, note: Note) -> Self {
         Self(self.0 & !(NOTED | RESTING) | note.0)
     }
@@ -239,7 +231,6 @@ impl Bits {
     }
 }
 
-/// The word of a key.
 #[derive(Debug)]
 pub(crate) struct Word(AtomicU64);
 
@@ -248,25 +239,26 @@ impl Word {
         Self(AtomicU64::new(bits.0))
     }
 
-    /// Acquire: who sees a step sees what came before it.
+    /// Reads the word. Acquire: a thread that sees a step sees what came before it.
     #[inline]
     pub(crate) fn load(&self) -> Bits {
         Bits(self.0.load(Ordering::Acquire))
     }
 
-    /// One attempt. An error has the bits that are there.
+    /// One attempt. An error has the bits that were found instead.
     #[inline]
     pub(crate) fn swap(&self, from: Bits, to: Bits) -> Result<(), Bits> {
         self.0.compare_exchange(from.0, to.0, Ordering::AcqRel, Ordering::Acquire).map(drop).map_err(Bits)
     }
 
-    /// Attempts until one succeeds. Bits that stay are not written: then the read is the step. Returns what was before, and the answer.
+    /// Repeats the step until it succeeds. If the bits stay, nothing is written, and the read is the step. Returns the bits before, and the
+    /// answer.
     #[inline]
     pub(crate) fn step<R>(&self, of: impl FnMut(Bits) -> (Bits, R)) -> (Bits, R) {
         self.step_if(of, |before, after| after != before)
     }
 
-    /// The same, but that bits that stay are written, too, unless the node is gone.
+    /// The same, except that bits that stay are written, too, unless the node is gone.
     #[inline]
     pub(crate) fn write<R>(&self, of: impl FnMut(Bits) -> (Bits, R)) -> (Bits, R) {
         self.step_if(of, |before, _| !before.is_gone())
@@ -325,7 +317,7 @@ mod tests {
         assert!(left.unclaim().is_vacant());
     }
 
-    /// What the records know keeps the key, and a rest holds adds back.
+    /// A key that the records know stays, and a rest holds adds back.
     #[test]
     fn noted_keys_stay() {
         let held = Bits::QUEUED.get(1).unwrap().note(Note::noted(true)).mark();

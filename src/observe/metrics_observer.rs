@@ -7,8 +7,9 @@ use std::fmt;
 use std::sync::{Mutex, TryLockError};
 use std::time::Duration;
 
-/// An [`Observer`] that passes the queue's metrics to the exporter that the program has installed for the `metrics` facade, every
-/// 500 ms while there are keys, and once more when there are none. Nothing has to be started. Install the exporter before the first add.
+/// An [`Observer`] that passes the queue's metrics to the exporter that the program has installed for the `metrics` facade, every 500 ms
+/// while there are keys, and once more when there are none. Nothing has to be started, but the exporter must be installed before the first
+/// add.
 ///
 /// | Name | Kind | Meaning |
 /// |---|---|---|
@@ -32,25 +33,25 @@ use std::time::Duration;
 /// | `workqueue_runs_total` | counter | runs of [`Workers`](crate::Workers); by `result` |
 ///
 /// The first seven are client-go's. The last is controller-runtime's `controller_runtime_reconcile_total`: when a run ends, it counts in
-/// one `result` of `success`, `requeue`, `error`, `give_up` and `panic`, see [`Runs`](super::Runs). So the share of runs that fail is
+/// one `result` of `success`, `requeue`, `error`, `give_up` and `panic` (see [`Runs`](super::Runs)), so the share of runs that fail is
 /// `sum(rate(workqueue_runs_total{result=~"error|give_up|panic"}[5m])) / sum(rate(workqueue_runs_total[5m]))`.
 ///
-/// Each has the label `name`: the [queue's name](crate::WorkQueueBuilder::name). If two queues have the same name, their counters and
-/// histograms are added up, and each gauge shows the queue that reported last. There is no series per key or group, and no series at all
-/// before the first report, 500 ms after the first add.
+/// Each has the label `name`, which is the [queue's name](crate::WorkQueueBuilder::name). If two queues have the same name, their counters
+/// and histograms are added up, and each gauge shows the queue that reported last. There is no series per key or group, and no series at
+/// all before the first report, 500 ms after the first add.
 ///
 /// A queue with [priorities](crate::AddOptions::priority) has two more series for each priority but NORMAL, with a second label:
 /// `workqueue_depth{name="pods",priority="-100"}`, as in controller-runtime, and the same for `workqueue_queue_duration_seconds`. The first
-/// 25 priorities have series of their own. Further ones share `priority="other"`. The series without the label count the other keys: NORMAL
-/// ones, and in the depth also keys that are processing and dirty. So a sum over `priority` counts each key once.
+/// 25 priorities have series of their own, and further ones share `priority="other"`. The series without the label count the other keys,
+/// which are NORMAL ones, and in the depth also keys that are processing and dirty. A sum over `priority` therefore counts each key once.
 ///
-/// Only reports call the exporter. So calls of the queue cost no more than in a queue that only
+/// Only reports call the exporter, so calls of the queue cost no more than in a queue that only
 /// [measures](crate::WorkQueueBuilder::measure). A report passes each duration on as the middle of its [bucket](Histogram), so an exporter
 /// sees durations and their sum to 6 %. An exporter takes about 100 ns per duration, and may keep them in memory until they are read. If
 /// several threads report at the same time, only one of the reports is passed on.
 ///
-/// For numbers of the moment, as in a scrape or at the end of the program, call [`Inspect::report`](crate::Inspect::report). For another
-/// interval, pass [`report`](Observer::report) on from an observer of your own.
+/// For the numbers of this moment, as in a scrape or at the end of the program, call [`Inspect::report`](crate::Inspect::report). For
+/// another interval, pass [`report`](Observer::report) on from an observer of your own.
 ///
 /// # Examples
 /// ```
@@ -73,16 +74,15 @@ struct Series {
     gauges: [(Gauge, Of<f64>); 8],
     counters: [(Counter, Of<u64>); 12],
     histograms: [(metrics::Histogram, OfHistogram); 2],
-    /// Of the first [`LEVELS`] priorities other than NORMAL, and then of all others.
+    /// The series of the first [`LEVELS`] priorities other than NORMAL, and then those of all others.
     levels: Vec<LevelSeries>,
 }
 
-/// The most priorities that have series of their own, as in controller-runtime.
+/// The number of priorities that have series of their own, as in controller-runtime.
 const LEVELS: usize = 25;
 
-/// The series of one priority.
 struct LevelSeries {
-    /// `None`: of all priorities that have no series of their own.
+    /// `None` stands for all priorities that have no series of their own.
     priority: Option<Priority>,
     depth: Gauge,
     queue_duration: metrics::Histogram,
@@ -92,7 +92,6 @@ const DEPTH: &str = "workqueue_depth";
 const RUNS: &str = "workqueue_runs_total";
 const QUEUE_DURATION: &str = "workqueue_queue_duration_seconds";
 
-/// Reads the value of a series.
 type Of<V> = fn(&Metrics) -> V;
 type OfHistogram = fn(&Metrics) -> &Histogram;
 
@@ -108,9 +107,9 @@ impl Observer for MetricsObserver {
     fn report(&self, queue: &str, metrics: &Metrics) {
         let mut series = match self.series.try_lock() {
             Ok(series) => series,
-            // The exporter panicked in an earlier report. What it missed then is not passed on again.
+            // The exporter panicked in an earlier report, and what it missed then is not passed on again.
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            // Another thread is reporting; or this thread is, and its exporter calls `report`.
+            // Another thread is reporting, or this thread is, and its exporter calls `report`.
             Err(TryLockError::WouldBlock) => return,
         };
         series.get_or_insert_with(|| Series::new(queue)).pass_on(queue, metrics);
@@ -216,8 +215,8 @@ impl Series {
     }
 
     fn pass_on(&mut self, queue: &str, now: &Metrics) {
-        // If two threads report, the older metrics may arrive last; with several shards, a part of them may be older. Those are ignored:
-        // the next report passes on what they miss.
+        // If two threads report, the older metrics may arrive last, or a part of them may be older with several shards. These are ignored,
+        // because the next report passes on what they miss.
         let counters_are_newer = self.counters.iter().all(|(_, of)| of(now) >= of(&self.last));
         let histograms_are_newer = self.histograms.iter().all(|(_, of)| of(now).continues(of(&self.last)));
         let levels_are_newer = levels(&self.last).all(|last| {
@@ -236,7 +235,7 @@ impl Series {
             gauge.set(of(now));
         }
         for (counter, of) in &self.counters {
-            // Not `absolute`: counters of queues with the same name add up.
+            // Not `absolute`, because counters of queues with the same name add up.
             counter.increment(of(now).saturating_sub(of(&last)));
         }
         for (histogram, of) in &self.histograms {
@@ -255,10 +254,10 @@ impl Series {
         }
     }
 
-    /// The series of a priority other than NORMAL, by number, which are made if there are none.
+    /// The series of a priority other than NORMAL, by number. They are made if there are none.
     fn level_series(&mut self, queue: &str, priority: Priority) -> usize {
         let own = self.levels.iter().position(|series| series.priority == Some(priority));
-        // Beyond the limit: those of all others, which come last.
+        // Beyond the limit, these are the series of all others, which come last.
         if let Some(series) = own.or((self.levels.len() > LEVELS).then_some(LEVELS)) {
             return series;
         }
@@ -279,7 +278,6 @@ fn levels(metrics: &Metrics) -> impl Iterator<Item = &LevelMetrics> {
     metrics.levels.iter().filter(|level| level.priority != Priority::NORMAL)
 }
 
-/// One level.
 fn level(metrics: &Metrics, priority: Priority) -> Option<&LevelMetrics> {
     metrics.levels.iter().find(|level| level.priority == priority)
 }

@@ -1,8 +1,8 @@
 //! Metrics and events of a queue: [`Metrics`] with their [`Histogram`]s and [`Runs`], and the trait [`Observer`] for events and reports.
 //!
-//! An observer with an [interval](Observer::interval) is given the metrics while there are keys, and nothing has to be started: that of
-//! the feature `metrics` has one of 500 ms. A program that wants
-//! reports of an idle queue, too, calls [`Inspect::report`](crate::Inspect::report) by itself.
+//! An observer with an [interval](Observer::interval) is given the metrics while there are keys, and nothing has to be started; that of the
+//! feature `metrics` has one of 500 ms. A program that also wants reports of an idle queue calls
+//! [`Inspect::report`](crate::Inspect::report) by itself.
 //!
 //! Metrics and events name no keys, because a time series for each key overloads a metrics server. For single keys, see
 //! [`Inspect::processing_keys`](crate::Inspect::processing_keys) and [`Inspect::delayed_keys`](crate::Inspect::delayed_keys), the hooks of
@@ -21,8 +21,8 @@ pub(crate) use run_counters::RunCounters;
 
 use crate::{Priority, Stats};
 
-/// A consistent snapshot of a queue's counters and histograms, with the counts of its workers. From
-/// [`Inspect::metrics`](crate::Inspect::metrics).
+/// A consistent snapshot of a queue's counters and histograms, with the counts of its workers.
+/// [`Inspect::metrics`](crate::Inspect::metrics) returns it.
 ///
 /// With the feature `serde`: `Serialize` and `Deserialize`.
 ///
@@ -47,12 +47,12 @@ pub struct Metrics {
     /// Counts, and ages of keys.
     pub stats: Stats,
     /// How long keys waited, from the add that made them dirty until the hand-out. If a key was added while it was processing, the rest of
-    /// that processing counts too. Client-go's `workqueue_queue_duration_seconds`.
+    /// that processing counts too. This is client-go's `workqueue_queue_duration_seconds`.
     pub queue_duration: Histogram,
-    /// How long keys were processing, from the hand-out until `done`. Client-go's `workqueue_work_duration_seconds`.
+    /// How long keys were processing, from the hand-out until `done`. This is client-go's `workqueue_work_duration_seconds`.
     pub work_duration: Histogram,
-    /// The priorities, highest first: NORMAL, each with queued keys, and, if the queue measures, each with hand-outs. Empty in a queue
-    /// without [priorities](crate::AddOptions::priority) and [groups](crate::WorkQueueBuilder::fair_by).
+    /// The priorities, highest first: NORMAL, each that has queued keys, and, if the queue measures, each that had hand-outs. Empty in a
+    /// queue without [priorities](crate::AddOptions::priority) and [groups](crate::WorkQueueBuilder::fair_by).
     pub levels: Vec<LevelMetrics>,
     /// Runs of the handlers of the queue's [`Workers`](crate::Workers), by their result. Read after the other numbers, so they may
     /// include runs that ended meanwhile.
@@ -61,9 +61,9 @@ pub struct Metrics {
 
 /// How often handlers of [`Workers`](crate::Workers) have run, by their result; from [`Metrics::runs`].
 ///
-/// The sum over all `Workers` of a queue, also over dropped ones, so no number ever falls. When a run ends, it counts in exactly one field,
-/// before its key is done. If a task is dropped while its handler waits, the run counts in none. A key that the program takes with
-/// [`get`](crate::WorkQueue::get) does not count here.
+/// This is the sum over all `Workers` of a queue, including dropped ones, so no number ever falls. When a run ends, it counts in exactly
+/// one field, before its key is done. If a task is dropped while its handler waits, the run counts in none. Nor does a key that the program
+/// takes with [`get`](crate::WorkQueue::get).
 ///
 /// With the feature `serde`: `Serialize` and `Deserialize`.
 ///
@@ -143,12 +143,11 @@ pub struct LevelMetrics {
     /// Queued keys of this priority.
     pub len: usize,
     /// How long keys waited that were handed out with this priority. The durations of all priorities add up to [`Metrics::queue_duration`].
-    /// If an add raised a key, the key counts with its highest priority, and with its whole wait.
+    /// If an add raised a key, the key counts with its highest priority and its whole wait.
     pub queue_duration: Histogram,
 }
 
 impl Metrics {
-    /// The level of this priority.
     pub(crate) fn level(&mut self, priority: Priority) -> &mut LevelMetrics {
         let place = self.levels.binary_search_by(|level| priority.cmp(&level.priority));
         let place = place.unwrap_or_else(|place| {

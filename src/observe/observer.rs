@@ -1,29 +1,29 @@
-//! Receives queue events.
+//! The trait of those that receive a queue's events.
 
 use super::Metrics;
 use crate::Added;
 use std::time::Duration;
 
-/// Receives the events of a queue as they happen; set by [`WorkQueueBuilder::observer`](crate::WorkQueueBuilder::observer).
+/// Receives the events of a queue as they happen. It is set by [`WorkQueueBuilder::observer`](crate::WorkQueueBuilder::observer).
 ///
-/// By default every method does nothing. The thread that calls the queue calls the observer. (For delays that expire, this is the queue's
-/// own thread.) The step is complete then, and the thread holds no lock, so an observer may use the queue. Events of several threads may
-/// arrive in another order than their steps.
+/// By default every method does nothing. The thread that calls the queue also calls the observer; for delays that expire, this is the
+/// queue's own thread. The step is complete then, and the thread holds no lock, so an observer may use the queue. Events of several threads
+/// may arrive in another order than their steps.
 ///
-/// An observer lives as long as its queue. If it holds a handle of the queue, both are never freed.
+/// An observer lives as long as its queue. If it holds a handle of the queue, neither is ever freed.
 ///
 /// Events name no keys, because a time series for each key overloads a metrics server. For single keys, see the hooks of
 /// [`Workers`](crate::Workers), and spans.
 ///
-/// For metrics, [`report`](Self::report) with an [`interval`](Self::interval) is enough. The queue counts each event in any case. An add
-/// also looks whether a report is scheduled.
+/// For metrics, [`report`](Self::report) with an [`interval`](Self::interval) is enough, because the queue counts each event in any case.
+/// An add also looks whether a report is scheduled.
 ///
 /// # Panics
-/// A panic of an observer passes through the call that caused the event. That call has taken effect. The observer is not told of the
-/// events of this call that come later; the same holds if a key's drop panics. If both panic in one call, the second panic comes while
-/// the thread unwinds, and aborts the process, as always in Rust. The queue catches and [counts](crate::Stats::caught_panics) only
-/// panics in `handed_out` and `driver_failed`: the key goes to its holder. The queue's own thread goes on after a panic, and reports
-/// again an interval later.
+/// A panic of an observer passes through the call that caused the event. That call has taken effect, but the observer is not told of the
+/// events of this call that come later; the same holds if a key's drop panics. If both panic in one call, the second panic comes while the
+/// thread unwinds, and aborts the process, as always in Rust. The queue catches and [counts](crate::Stats::caught_panics) only panics in
+/// `handed_out` and `driver_failed`, because the key goes to its holder. The queue's own thread goes on after a panic, and reports again an
+/// interval later.
 ///
 /// # Examples
 /// ```
@@ -51,18 +51,18 @@ use std::time::Duration;
 /// ```
 #[doc(alias = "MetricsProvider")]
 pub trait Observer: Send + Sync {
-    /// A key was added or refused, or a delay was set; or a delay has expired, which adds its key.
+    /// A key was added or refused, or a delay was set, or a delay has expired, which adds its key.
     fn added(&self, added: Added) {
         let _ = added;
     }
 
-    /// A key was handed out, `waited` after it became dirty. `None`: the queue did not measure the key. (With more than a million keys a
-    /// second, it measures one in eight.)
+    /// A key was handed out, `waited` after it became dirty. `None` means that the queue did not measure the key; with more than a million
+    /// keys a second, it measures one in eight.
     fn handed_out(&self, waited: Option<Duration>) {
         let _ = waited;
     }
 
-    /// A key is done, after it was processing for `worked`. `None`: not measured, as in `handed_out`.
+    /// A key is done, after it was processing for `worked`. `None` means that it was not measured, as in `handed_out`.
     fn done(&self, worked: Option<Duration>) {
         let _ = worked;
     }
@@ -79,21 +79,21 @@ pub trait Observer: Send + Sync {
         let _ = error;
     }
 
-    /// The metrics of the queue of this name: at the [`interval`](Self::interval), or from
+    /// Receives the metrics of the queue of this name, at the [`interval`](Self::interval) or from
     /// [`Inspect::report`](crate::Inspect::report).
     fn report(&self, queue: &str, metrics: &Metrics) {
         let _ = (queue, metrics);
     }
 
-    /// How often the queue calls [`report`](Self::report) by itself. `None`, the default: never. Read once, when the queue is built.
+    /// How often the queue calls [`report`](Self::report) by itself. `None`, the default, means never. Read once, when the queue is built.
     ///
-    /// With an interval, the queue reports while it has keys: queued, processing or delayed ones. The first report comes one interval after
-    /// the first add. When the last key is gone, the queue reports once more. The next add starts the reports again. After a shut-down,
-    /// delayed keys do not count. Nothing has to be started. Reports do not keep the queue alive: if you drop the queue, they end. To get
-    /// the last numbers, call [`Inspect::report`](crate::Inspect::report) before. An interval below a millisecond counts as one
+    /// With an interval, the queue reports while it has queued, processing or delayed keys, and nothing has to be started. The first report
+    /// comes one interval after the first add. When the last key is gone, the queue reports once more, and the next add starts the reports
+    /// again. After a shut-down, delayed keys do not count. Reports do not keep the queue alive: if you drop the queue, they end, so call
+    /// [`Inspect::report`](crate::Inspect::report) before to get the last numbers. An interval below a millisecond counts as one
     /// millisecond.
     ///
-    /// The driver thread calls `report`. The first add starts this thread. With [`Driver::Manual`](crate::Driver::Manual),
+    /// The driver thread, which the first add starts, calls `report`. With [`Driver::Manual`](crate::Driver::Manual),
     /// [`turn`](crate::WorkQueue::turn) calls `report` when one is due. If a delay expires during a report, the queue adds its key when the
     /// report ends.
     ///

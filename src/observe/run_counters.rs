@@ -12,7 +12,7 @@ type Counter = Arc<dyn Fn() -> Runs + Send + Sync>;
 #[derive(Default, Clone)]
 pub(crate) struct RunCounters {
     counters: BTreeMap<u64, Counter>,
-    /// Of counters that were removed.
+    /// The runs of counters that were removed.
     removed: Runs,
 }
 
@@ -24,15 +24,15 @@ impl RunCounters {
         number
     }
 
-    /// What the counter has counted still counts, but it counts no more.
+    /// Ends a counter. What it has counted still counts.
     pub(crate) fn remove(&mut self, number: u64) {
         if let Some(counter) = self.counters.remove(&number) {
             self.removed.add(counter());
         }
     }
 
-    /// The sum. It is asked of a copy, and not under the lock of the hub, because it visits each loop of all workers. No count of it ever
-    /// decreases: a counter that is removed meanwhile is still in the copy.
+    /// The sum. It is asked of a copy and not under the lock of the hub, because it visits each loop of all workers. No count ever
+    /// decreases, because a counter that is removed meanwhile is still in the copy.
     pub(crate) fn sum(&self) -> Runs {
         let mut sum = self.removed;
         self.counters.values().for_each(|counter| sum.add(counter()));

@@ -1,8 +1,8 @@
 //! A token bucket in one word.
 //!
-//! The *generic cell rate algorithm* (ITU-T I.371, 1996; the form "virtual scheduling"). Nothing adds tokens as time passes.
-//! The word is the *theoretical arrival time*, `tat`: the time up to which all tokens are spent. It may be ahead of the time now by the
-//! size of the bucket, `burst`. If it would be ahead by more, the caller has to wait for the excess.
+//! This is the *generic cell rate algorithm* (ITU-T I.371, 1996), in its form "virtual scheduling". Nothing adds tokens as time passes: the
+//! word is the *theoretical arrival time*, `tat`, up to which all tokens are spent. If it would be ahead of the time now by more than the
+//! size of the bucket, `burst`, the caller has to wait for the excess.
 //!
 //! ```text
 //!            full                     one token spent                    must wait
@@ -11,10 +11,9 @@
 //!            │◀─ burst ──▶│             │◀── burst ──▶│              │◀── burst ──▶│◀▶│ excess
 //! ```
 //!
-//! The unit of `tat` is a nanosecond if a token takes a whole number of them. If not, a token is a power of two of units (`token`), chosen
-//! so that a unit takes one to two nanoseconds. So tokens are added exactly at any time. Only the time now is rounded, each time from the
-//! clock, by less than two nanoseconds. No error adds up, at any rate. Earned time is rounded down, and a wait is rounded up. 2^64 units
-//! are at least 584 years, and `tat` saturates there (P14).
+//! The unit of `tat` is a nanosecond if a token takes a whole number of them. Otherwise a token is a power of two of units (`token`), each
+//! of one to two nanoseconds. Either way only the time now is rounded, each time from the clock, so that no error adds up at any rate.
+//! Earned time is rounded down, and a wait is rounded up. `tat` saturates after 2^64 units, at least 584 years (P14).
 
 use super::RateLimiter;
 use crate::Clock;
@@ -25,23 +24,23 @@ use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
-/// A token bucket: an average rate of tokens a second, and after a pause a burst of them at once.
+/// A token bucket, which gives out tokens at an average rate, and after a pause a burst of them at once.
 ///
 /// All keys share the bucket, and it starts full. As a [`RateLimiter`] it always admits, and answers how long to wait. Each answer
-/// *reserves* a token. Reservations follow one another, as far ahead as callers ask. There are three ways to ask:
+/// *reserves* a token, and reservations follow one another, as far ahead as callers ask. There are three ways to ask:
 ///
 /// * [`when`](RateLimiter::when) and [`reserve`](Self::reserve) spend a token now and say when to use it;
 /// * [`try_acquire`](Self::try_acquire) spends a token only if there is one;
 /// * [`max_ahead`](Self::max_ahead) limits the wait.
 ///
-/// Over any span of time it admits at most `burst + rate * span` tokens. This is exact if a token takes a whole number of nanoseconds.
-/// Otherwise it is exact to within four nanoseconds of the span. The answers are the same as of Go's `x/time/rate`, to within a few
+/// Over any span of time the bucket admits at most `burst + rate * span` tokens. This is exact if a token takes a whole number of
+/// nanoseconds, and otherwise exact to within four nanoseconds of the span. The answers are those of Go's `x/time/rate`, to within a few
 /// nanoseconds. An answer of more than 584 years (292 for some rates) is [`Duration::MAX`], which never ends.
 ///
 /// # Traps
-/// An add spends a token even if the key has an earlier delay, and the queue drops the add. So if a caller adds the same keys again and
-/// again, all other keys wait longer and longer. [`DedupingBucket`](super::DedupingBucket) avoids this. One bucket for all keys is a
-/// bottleneck: at 10 a second, 10 000 keys take a quarter of an hour.
+/// An add spends a token even if the queue drops the add because the key has an earlier delay. If a caller adds the same keys again and
+/// again, all other keys therefore wait longer and longer, which [`DedupingBucket`](super::DedupingBucket) avoids. One bucket for all keys
+/// is also a bottleneck: at 10 a second, 10 000 keys take a quarter of an hour.
 ///
 /// # Memory ordering
 /// None: a token publishes nothing.
@@ -65,11 +64,10 @@ use std::time::Duration;
 #[doc(alias = "TypedBucketRateLimiter")]
 #[doc(alias = "BucketRateLimiter")]
 pub struct Bucket {
-    /// The theoretical arrival time: up to it, all tokens are spent. The only field that changes.
+    /// The theoretical arrival time, up to which all tokens are spent. The only field that changes.
     tat: AtomicU64,
-    /// `None`: all callers are admitted at once.
+    /// `None` admits all callers at once.
     limit: Option<Rate>,
-    /// The longest wait.
     ahead: Duration,
     clock: Clock,
 }
@@ -77,16 +75,15 @@ pub struct Bucket {
 /// The rate and the burst, in units of `tat`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Rate {
-    /// Units a token.
     token: u64,
-    /// Units of a full bucket. Less than 2^62.
+    /// The units of a full bucket, less than 2^62.
     burst: u64,
-    /// Units a nanosecond, times 2^63, rounded down: one unit at most. 0: no token ever comes.
+    /// The units of a nanosecond, at most one, times 2^63 and rounded down. 0 means that no token ever comes.
     units_per_nano: u64,
     nanos_per_unit: NanosPerUnit,
 }
 
-/// The time that a unit takes: `factor / 2^shift` nanoseconds, rounded up. A factor of 0: it never ends.
+/// The time that a unit takes: `factor / 2^shift` nanoseconds, rounded up. With a factor of 0 it never ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct NanosPerUnit {
     factor: u64,
@@ -99,24 +96,24 @@ struct NanosPerUnit {
 pub struct Reservation<'a> {
     bucket: &'a Bucket,
     delay: Duration,
-    /// The bucket's `tat` after this token was spent. `None`: no token was spent.
+    /// The bucket's `tat` after this token was spent, or `None` if no token was spent.
     tat: Option<u64>,
 }
 
 /// Why [`Bucket::try_acquire`] has no token, and when there will be one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TryAcquireError {
-    /// In units. [`wait`](Self::wait) computes the time, as many callers drop the error without a look.
+    /// In units. Only [`wait`](Self::wait) computes the time, because many callers drop the error without a look.
     excess: u64,
     nanos_per_unit: NanosPerUnit,
 }
 
 impl Bucket {
-    /// `rate_per_second` tokens a second, and room for `burst`.
+    /// A bucket that gives out `rate_per_second` tokens a second, and has room for `burst`.
     ///
-    /// A rate above 10^9 is no limit: it is more than a token for each step of the clock. A rate of 0 admits `burst` tokens, and then no
-    /// more. A burst of 0 admits nothing, unless the rate is infinite. (The wait is [`Duration::MAX`] then, or
-    /// [`max_ahead`](Self::max_ahead).)
+    /// A rate above 10^9 is no limit, because it is more than a token for each step of the clock. A rate of 0 admits `burst` tokens and
+    /// then no more, and a burst of 0 admits nothing, unless the rate is infinite. Whoever asks for a token that never comes is told to
+    /// wait for [`Duration::MAX`], or for [`max_ahead`](Self::max_ahead).
     ///
     /// # Panics
     /// If the rate is negative or not a number. See [`try_new`](Self::try_new).
@@ -182,11 +179,11 @@ impl Bucket {
         Ok(Self { tat: AtomicU64::new(0), limit: limit(rate, burst), ahead: Duration::MAX, clock })
     }
 
-    /// Never reserves further ahead than this. If a caller would have to wait longer, it spends nothing, and the answer is `max`. Off by
+    /// Never reserves further ahead than `max`. A caller who would have to wait longer spends nothing, and is answered `max`. Off by
     /// default.
     ///
-    /// Beyond `max` the bucket no longer limits: all further callers get the same moment. Compare [`WithMaxWait`](super::WithMaxWait): its
-    /// bucket goes on reserving, and later callers wait for these tokens.
+    /// Beyond `max` the bucket no longer limits, because all further callers get the same moment. With [`WithMaxWait`](super::WithMaxWait),
+    /// in contrast, the bucket goes on reserving, and later callers wait for these tokens.
     #[must_use]
     pub fn max_ahead(mut self, max: Duration) -> Self {
         self.ahead = max;
@@ -233,7 +230,7 @@ impl Bucket {
             .map(drop)
     }
 
-    /// Spends a token: the wait for it, and `tat` after it.
+    /// Spends a token. Returns the wait for it, and `tat` after it.
     #[inline]
     pub(super) fn reserve_at(&self, now: u64) -> (Duration, Option<u64>) {
         let Some(rate) = &self.limit else { return (Duration::ZERO, None) };
@@ -248,8 +245,8 @@ impl Bucket {
         }
     }
 
-    /// Spends a token if `admit` agrees to the excess that it leaves: returns `tat` after it. If not, spends nothing, and returns that
-    /// excess. **Linearization point.**
+    /// Spends a token if `admit` agrees to the excess that this leaves, and returns `tat` after it. Otherwise spends nothing, and returns
+    /// the excess. **Linearization point.**
     #[inline]
     fn spend(&self, rate: &Rate, now: u64, admit: impl Fn(u64) -> bool) -> Result<u64, u64> {
         // Relaxed: a token publishes nothing.
@@ -276,7 +273,7 @@ impl Bucket {
 /// The largest `tat`, and the end of time.
 const NEVER: u64 = u64::MAX;
 
-/// `rate` is a number, and not negative. `None`: no limit.
+/// The limit for a `rate` that is a number and not negative, or `None` if there is no limit.
 fn limit(rate: f64, burst: u32) -> Option<Rate> {
     if rate == f64::INFINITY {
         return None;
@@ -284,7 +281,7 @@ fn limit(rate: f64, burst: u32) -> Option<Rate> {
     if burst == 0 {
         return Some(Rate::new(NEVER, 0, 0, 0)); // a token takes for ever
     }
-    // Exactly: rate = digits * 2^exponent. (Zero and subnormal numbers have other digits, but there no token ever comes.)
+    // Exactly, rate = digits * 2^exponent. (Zero and subnormal numbers have other digits, but there no token ever comes.)
     let digits = u128::from(rate.to_bits() & ((1 << 52) - 1) | 1 << 52);
     let exponent = (rate.to_bits() >> 52) as i32 - 1075;
     // A token has at most 2^max_bits units, so that the burst has less than 2^62.
@@ -301,13 +298,13 @@ fn limit(rate: f64, burst: u32) -> Option<Rate> {
     if scale < 0 {
         return None;
     }
-    // If the burst takes centuries to fill, units are larger; and if it takes longer, no token ever comes.
+    // If the burst takes centuries to fill, units are larger, and if it takes longer still, no token ever comes.
     let coarser = (scale - max_bits).max(0);
     let units_per_nano = if coarser <= 62 { units_per_nano } else { 0 };
     Some(Rate::new(1 << (scale - coarser), burst, units_per_nano, coarser.min(62) as u32))
 }
 
-/// The number of nanoseconds a token, if it is a whole number, exactly. Then a unit can be a nanosecond.
+/// The nanoseconds that a token takes, if they are exactly a whole number, in which case a unit can be a nanosecond.
 fn whole_nanos_per_token(rate: f64, digits: u128, exponent: i32) -> Option<u64> {
     let token = NANOS_PER_SECOND as f64 / rate;
     let is_whole = token < (1_u64 << 62) as f64
@@ -320,7 +317,7 @@ fn whole_nanos_per_token(rate: f64, digits: u128, exponent: i32) -> Option<u64> 
 const NANOS_PER_SECOND: u128 = 1_000_000_000;
 
 impl Rate {
-    /// `units_per_nano`: times 2^63, in finer units. 2^`coarser` of them make one unit of this rate.
+    /// `units_per_nano` is times 2^63, in finer units, of which 2^`coarser` make one unit of this rate.
     fn new(token: u64, burst: u32, units_per_nano: u64, coarser: u32) -> Self {
         let units_per_nano = units_per_nano >> coarser;
         // From the rounded `units_per_nano`, so that waiting for the returned time suffices.
@@ -339,7 +336,7 @@ impl Rate {
         ((u128::from(nanos) * u128::from(self.units_per_nano)) >> 63) as u64
     }
 
-    /// How far `tat` is ahead of the time by more than the burst.
+    /// By how much `tat` is ahead of the time beyond the burst.
     #[inline]
     fn excess(&self, tat: u64, now: u64) -> u64 {
         if tat == NEVER { NEVER } else { (tat - now).saturating_sub(self.burst) }
@@ -361,7 +358,7 @@ impl NanosPerUnit {
 }
 
 impl Reservation<'_> {
-    /// The time from the reservation until the token may be used. `Duration::MAX`: never.
+    /// The time from the reservation until the token may be used. [`Duration::MAX`] means never.
     ///
     /// # Examples
     /// ```
@@ -378,9 +375,11 @@ impl Reservation<'_> {
         self.delay
     }
 
-    /// Gives the token back, unused. `false`: the token is lost, because a later caller has reserved after it. (That caller waits for a
-    /// later moment already. To give the token to another caller could admit too many at one moment.) Also `false` if no token was spent:
-    /// the bucket is unlimited or closed, or the wait was beyond [`max_ahead`](Bucket::max_ahead).
+    /// Gives the token back unused.
+    ///
+    /// Returns `false` if the token is lost, because a later caller has reserved after it. That caller waits for a later moment already,
+    /// and giving the token to somebody else could admit too many at one moment. It also returns `false` if no token was spent, because the
+    /// bucket is unlimited or closed, or the wait was beyond [`max_ahead`](Bucket::max_ahead).
     ///
     /// # Examples
     /// ```
@@ -394,13 +393,13 @@ impl Reservation<'_> {
     #[doc(alias = "CancelAt")]
     pub fn cancel(self) -> bool {
         let (Some(tat), Some(rate)) = (self.tat, &self.bucket.limit) else { return false };
-        // It is still the latest reservation: the ones before it end one token earlier, or even before that.
+        // Succeeds if this is still the latest reservation: those before it end at least one token earlier.
         self.bucket.tat.compare_exchange(tat, tat - rate.token, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 }
 
 impl TryAcquireError {
-    /// The time until there is a token, if no other caller takes it. `Duration::MAX`: never.
+    /// The time until there is a token, if no other caller takes it. [`Duration::MAX`] means never.
     ///
     /// # Examples
     /// ```

@@ -72,7 +72,7 @@ impl<K: ?Sized> RateLimiter<K> for MaxOf<K> {
         self.limiters.iter().map(|limiter| limiter.failing()).max().unwrap_or_default()
     }
 
-    /// One of them does not count a failure now.
+    /// Whether one of them would not count a failure now.
     fn has_delay_left(&self, key: &K) -> bool {
         self.limiters.iter().any(|limiter| limiter.has_delay_left(key))
     }
@@ -91,8 +91,8 @@ impl<K: ?Sized> fmt::Debug for MaxOf<K> {
 
 /// Limits the answers of a limiter to a maximum.
 ///
-/// The inner limiter does not know the maximum. A bucket goes on reserving tokens, further and further ahead: see [`Bucket::max_ahead`].
-/// [Jitter](PerKey::jitter) spreads delays beyond the maximum, and these all become the maximum: give an
+/// The inner limiter does not know the maximum, so a bucket goes on reserving tokens further and further ahead (see [`Bucket::max_ahead`]),
+/// and delays that [jitter](PerKey::jitter) spreads beyond the maximum all become the maximum. Give an
 /// [`ItemExponentialFailure`](super::ItemExponentialFailure) with jitter its own maximum instead.
 ///
 /// # Examples
@@ -163,8 +163,8 @@ impl<K: ?Sized, L: RateLimiter<K>> RateLimiter<K> for WithMaxWait<L> {
     }
 }
 
-/// client-go's default for controllers: the longer of two waits. One is a backoff for each key, of 5 ms to 1000 s. The other is the wait
-/// for one bucket for all keys, of 10 a second after a burst of 100.
+/// client-go's default for controllers, which is the longer of two waits: a backoff for each key, of 5 ms to 1000 s, and the wait for one
+/// bucket that all keys share, of 10 a second after a burst of 100.
 ///
 /// This bucket is a bottleneck when many keys fail at once: 10 000 keys take a quarter of an hour, and each retry waits for all retries
 /// before it. [`WorkQueue::new`](crate::WorkQueue::new) has no such bucket, like controller-runtime.
@@ -184,7 +184,6 @@ pub fn default_controller_rate_limiter<K: Hash + Eq + Clone + Send + Sync + 'sta
     MaxOf::new(vec![Box::new(PerKey::by(default_backoff())), Box::new(Bucket::new(10.0, 100))])
 }
 
-/// The default backoff of a key.
 pub(crate) fn default_backoff() -> Exponential {
     Exponential::new(Duration::from_millis(5), Duration::from_secs(1000))
 }

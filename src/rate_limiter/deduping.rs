@@ -1,4 +1,4 @@
-//! A token bucket that reserves one token a key at a time.
+//! A token bucket that reserves one token at a time for each key.
 
 use super::keyed::KeyedStore;
 use super::{Bucket, RateLimiter};
@@ -13,14 +13,14 @@ use std::time::Duration;
 /// is the time that is left, and the caller spends nothing.
 ///
 /// A plain bucket spends a token for each add, even if the key has an earlier delay and the queue drops the add. If keys are added faster
-/// than the rate, the waits of all keys grow without bound while the queue is empty.
+/// than the rate, the waits of all keys then grow without bound while the queue is empty.
 ///
-/// [`forget`](RateLimiter::forget) forgets the outstanding token. The token stays spent: the next add of the key reserves another one.
+/// [`forget`](RateLimiter::forget) forgets the outstanding token, which stays spent, so the next add of the key reserves another one.
 ///
 /// # Memory
-/// The limiter remembers a key until its token may be used. The key takes 1.3 to 2.7 times the size of its clone and 16 bytes: 32 to 64
-/// bytes for a `u64`. When there are many keys, the limiter drops keys whose tokens may be used.
-/// [`shrink_to_fit`](RateLimiter::shrink_to_fit) drops all such keys.
+/// The limiter remembers a key until its token may be used. The key takes 1.3 to 2.7 times the size of its clone and 16 bytes, which is 32
+/// to 64 bytes for a `u64`. When there are many keys, the limiter drops those whose tokens may be used, and
+/// [`shrink_to_fit`](RateLimiter::shrink_to_fit) drops all of these.
 ///
 /// # Examples
 /// ```
@@ -42,7 +42,7 @@ pub struct DedupingBucket<K> {
 }
 
 impl<K> DedupingBucket<K> {
-    /// One token of this bucket a key at a time.
+    /// A limiter that gives each key one token of this bucket at a time.
     ///
     /// # Examples
     /// ```
@@ -64,7 +64,7 @@ impl<K> DedupingBucket<K> {
 }
 
 impl<K: Hash + Eq + Clone + Send + Sync> RateLimiter<K> for DedupingBucket<K> {
-    /// How long to wait for this key's outstanding token. If there is none, spends a token.
+    /// How long to wait for this key's outstanding token. If there is none, a token is spent.
     fn when(&self, key: &K) -> Duration {
         let now = self.bucket.clock().now_coarse();
         self.outstanding.update(key, now, |record| {
@@ -96,7 +96,7 @@ impl<K: Hash + Eq + Clone + Send + Sync> RateLimiter<K> for DedupingBucket<K> {
     }
 }
 
-// As for `PerKey`.
+// For the same reason as `PerKey`.
 impl<K: RefUnwindSafe> UnwindSafe for DedupingBucket<K> {}
 impl<K: RefUnwindSafe> RefUnwindSafe for DedupingBucket<K> {}
 

@@ -6,21 +6,17 @@
 //!                                                   └─────────────────────────┘
 //! ```
 //!
-//! A look-up takes one hash, one lock that is seldom contended, and one probe.
+//! **Bounds** are off by default. A shard has two tables, its generations: a key that fails goes to `recent`, even if it was in `old`. Now
+//! and then the shard *rotates*, which means that `recent` becomes `old`, and the old generation is dropped at once, so a bound costs O(1)
+//! for each call, and no list is kept in order. A shard rotates
 //!
-//! **Bounds** (off by default). A shard has two tables, its generations. A key that fails goes to `recent`, even if it was in `old`.
-//! Now and then the shard *rotates*: `recent` becomes `old`, and the old generation is dropped at once. So a bound costs O(1) a
-//! call, and no list is kept in order. A shard rotates:
+//! * by number, when `recent` is full, so that it remembers at most two tables full of keys, and at least the latest table full;
+//! * by age, at the end of each age, so that it remembers a key for one age after its last failure, and for two at most;
+//! * when all delays of the keys in `old` have elapsed, for a limiter that need not remember such keys.
 //!
-//! * by number, when `recent` is full. So it remembers at most two tables full of keys, and at least one table full of the latest.
-//! * by age, at the end of each age. So it remembers a key for one age after its last failure, and for two at most.
-//! * when the delays of all keys in `old` have elapsed, for a limiter that need not remember such keys.
-//!
-//! A table grows, and shrinks, in one step under the lock of its shard. No promise bounds this step. Its length goes with the keys of a
-//! shard: with a million keys in 16 shards, the longest call takes 2 to 3 ms (AMD EPYC).
-//!
-//! No foreign code but `Eq` of keys runs under a lock (P17): keys are hashed and cloned before it, and dropped after it. Memory that
-//! keys leave behind is given back (P15).
+//! A table grows and shrinks in one step under the lock of its shard, which no promise bounds: with a million keys in 16 shards it takes
+//! two to three milliseconds. The only foreign code that runs under a lock is `Eq` of keys (P17). Memory that keys leave behind is given
+//! back (P15).
 
 use crate::sync::{Mutex, hasher, model_const, parallelism};
 use crate::time::nanos;
@@ -34,49 +30,46 @@ use std::time::Duration;
 
 type Entries<K> = HashTable<Entry<K>>;
 
-/// What is remembered of a key.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Record {
     /// The number of failures since the key was last forgotten.
     pub(super) failures: u32,
-    /// It is here because there is room.
+    /// The key's hash in its shard. It belongs to the entry, but here it takes the place of padding.
     hash: ShortHash,
     /// The time at which the last delay elapses.
     pub(super) until: u64,
 }
 
-/// The part of a key's hash that is kept, so that no key is hashed under a lock (P17): the low half. The high half chooses the shard.
+/// The low half of a key's hash, which is kept so that no key is hashed under a lock (P17). The high half chooses the shard.
 #[derive(Debug, Clone, Copy)]
 struct ShortHash(u32);
 
 /// Where a key is: its shard, and its hash there.
 type Home<'a, K> = (&'a Mutex<Shard<K>>, ShortHash);
 
-/// See the docs of this module.
 pub(super) struct KeyedStore<K> {
     hasher: RandomState,
-    /// Their number is a power of two.
+    /// A power of two of shards.
     shards: Box<[CachePadded<Mutex<Shard<K>>>]>,
     bounds: Bounds,
 }
 
-/// When a shard rotates.
 #[derive(Debug, Clone, Copy)]
 struct Bounds {
-    /// `recent` is full at this number of keys.
+    /// The number of keys at which `recent` is full.
     keys: usize,
     /// The length of an age, in nanoseconds.
     age: u64,
-    /// A key need not be remembered when its delay has elapsed.
+    /// Whether a key need not be remembered once its delay has elapsed.
     drop_elapsed: bool,
 }
 
 struct Shard<K> {
     recent: Entries<K>,
     old: Entries<K>,
-    /// The begin of the age of `recent`.
+    /// The beginning of the age of `recent`.
     recent_since: u64,
-    /// The time at which the last delay in `old` elapses. Used with `drop_elapsed`.
+    /// The time at which the last delay in `old` elapses, for `drop_elapsed`.
     old_elapsed_at: u64,
 }
 
@@ -85,14 +78,14 @@ struct Entry<K> {
     key: K,
 }
 
-/// A table of at most this number of buckets is not shrunk.
+/// A table of at most this number of buckets does not shrink.
 const SHRINK_MIN: usize = 64;
 
-/// With fewer keys, a shard also keeps a key whose delay has elapsed: it may fail again soon.
+/// With fewer keys, a shard also keeps those whose delays have elapsed, because they may fail again soon.
 const DROP_ELAPSED_MIN: usize = model_const(256, 2);
 
-/// With a bound, a shard has room for at least this number of keys, if the bound allows it. With less room, one shard would often be full
-/// long before the others.
+/// With a bound, a shard has room for at least this number of keys if the bound allows it, because small shards would often be full long
+/// before the others.
 const SHARD_KEYS_MIN: usize = model_const(512, 4);
 
 impl Record {
@@ -118,7 +111,7 @@ impl<K> KeyedStore<K> {
         Self { hasher: hasher(), shards, bounds }
     }
 
-    /// Remembers at most this number of keys, and at least two. To be called before the first key.
+    /// Remembers at most this number of keys, and at least two. Called before the first key.
     pub(super) fn max_tracked(self, keys: usize) -> Self {
         let most = 1 << (keys / SHARD_KEYS_MIN).max(1).ilog2();
         let shards = self.shards.len().min(most);
@@ -126,7 +119,7 @@ impl<K> KeyedStore<K> {
         Self { hasher: self.hasher, ..Self::with_bounds(Bounds { keys: half, ..self.bounds }, shards) }
     }
 
-    /// Hashes keys so from now on, if there are none yet.
+    /// Hashes keys with this hasher from now on, unless there are keys already.
     pub(super) fn hash_with(&mut self, hasher: RandomState) {
         if self.len() == 0 {
             self.hasher = hasher;
@@ -139,7 +132,7 @@ impl<K> KeyedStore<K> {
         self
     }
 
-    /// When there are many keys, forgets a key whose delay has elapsed.
+    /// When there are many keys, forgets those whose delays have elapsed.
     pub(super) fn drop_elapsed(mut self) -> Self {
         self.bounds.drop_elapsed = true;
         self
@@ -157,7 +150,6 @@ impl<K> KeyedStore<K> {
         self.bounds.keys != usize::MAX || self.needs_time()
     }
 
-    /// The number of keys that are remembered.
     pub(super) fn len(&self) -> usize {
         self.shards.iter().map(|shard| shard.lock().len()).sum()
     }
@@ -183,21 +175,20 @@ impl<K: Hash + Eq> KeyedStore<K> {
         (&self.shards[(hash >> 32) as usize & (self.shards.len() - 1)], ShortHash::of(hash))
     }
 
-    /// What is remembered of a key.
     #[inline]
     pub(super) fn get(&self, key: &K, now: u64) -> Option<Record> {
         let (shard, hash) = self.home(key);
         let shard = &*shard.lock();
-        // As if the shard had rotated: a call that only reads changes nothing.
+        // Computed as if the shard had rotated, because a call that only reads changes nothing.
         let ages = shard.ages(&self.bounds, now);
         shard.find(key, hash, ages).map(|entry| entry.record)
     }
 
-    /// Forgets a key. **Linearization point of a `forget`.**
+    /// **Linearization point of a `forget`.**
     #[inline]
     pub(super) fn forget(&self, key: &K) {
         let (shard, hash) = self.home(key);
-        // Not in one statement: the guard of a temporary would live to its end, and the key would be dropped under the lock.
+        // In a statement of its own, because a guard in the next one would live to its end, and the key would be dropped under the lock.
         let mut shard = shard.lock();
         let entry = shard.remove(key, hash);
         drop(shard);
@@ -206,7 +197,7 @@ impl<K: Hash + Eq> KeyedStore<K> {
 }
 
 impl<K: Hash + Eq + Clone> KeyedStore<K> {
-    /// Changes the record of a key. A new key has an empty record. `change` runs under the shard's lock. **Linearization point of a
+    /// Changes the record of a key, which is empty if the key is new. `change` runs under the shard's lock. **Linearization point of a
     /// `when`.**
     #[inline]
     pub(super) fn update<R>(&self, key: &K, now: u64, change: impl FnOnce(&mut Record) -> R) -> R {
@@ -225,7 +216,7 @@ impl<K: Hash + Eq + Clone> KeyedStore<K> {
     #[inline(never)]
     fn update_seldom<R>(&self, key: &K, home: Home<'_, K>, now: u64, change: impl FnOnce(&mut Record) -> R) -> R {
         let (shard, hash) = home;
-        // Declared before the guards, as `new` below, and so dropped after them.
+        // Declared before the guards, as `new` below, so that both are dropped after them.
         let mut dropped = Vec::new();
         if self.is_bounded() {
             let shard = &mut *shard.lock();
@@ -262,7 +253,7 @@ impl<K> Shard<K> {
         if bounds.age == u64::MAX { 0 } else { now.saturating_sub(self.recent_since) / bounds.age }
     }
 
-    /// `since`: the begin of the age of the keys to come.
+    /// `since` is the beginning of the age of the keys to come.
     fn rotate(&mut self, since: u64, dropped: &mut Vec<Entries<K>>) {
         let full = mem::take(&mut self.recent);
         dropped.push(mem::replace(&mut self.old, full));
@@ -291,7 +282,7 @@ impl<K> Shard<K> {
 }
 
 impl<K: Eq> Shard<K> {
-    /// `ages`: the number of ages that have ended.
+    /// `ages` is the number of ages that have ended.
     #[inline]
     fn find<'a>(&'a self, key: &K, hash: ShortHash, ages: u64) -> Option<&'a Entry<K>> {
         let find = |table: &'a Entries<K>| table.find(hash.wide(), |entry| entry.key == *key);
@@ -302,7 +293,7 @@ impl<K: Eq> Shard<K> {
         }
     }
 
-    /// The record of a key that is remembered, and is in `recent` from now on.
+    /// The record of a key that is remembered. The key is in `recent` from now on.
     fn promote(
         &mut self,
         key: &K,
@@ -328,7 +319,7 @@ impl<K: Eq> Shard<K> {
 #[inline]
 fn take<K: Eq>(table: &mut Entries<K>, key: &K, hash: ShortHash) -> Option<Entry<K>> {
     let (entry, _) = table.find_entry(hash.wide(), |entry| entry.key == *key).ok()?.remove();
-    // Not its capacity: that counts no bucket of a removed key.
+    // Compares the buckets, because the capacity does not count those of removed keys.
     if table.num_buckets() > SHRINK_MIN && table.len() < table.num_buckets() / 8 {
         table.shrink_to(table.len() * 2, Entry::hash);
     }
@@ -341,7 +332,7 @@ impl ShortHash {
         Self(hash as u32)
     }
 
-    /// For a table, which takes a bucket's number from the low bits, and its tag from the high bits.
+    /// Widened for a table, which takes a bucket's number from the low bits, and its tag from the high bits.
     #[inline]
     fn wide(self) -> u64 {
         u64::from(self.0) << 32 | u64::from(self.0)
@@ -361,7 +352,7 @@ mod tests {
     use std::cell::Cell;
     use std::hash::Hasher;
 
-    /// So threads that use different keys seldom contend for a lock.
+    /// Threads that use different keys then seldom contend for a lock.
     #[test]
     fn keys_are_spread_over_all_shards() {
         let keyed = KeyedStore::new();
@@ -424,7 +415,7 @@ mod tests {
         }
     }
 
-    /// The tags of hashes tell keys apart: without them, a look-up would compare all keys that share its buckets.
+    /// The tags of hashes tell keys apart. Without them, a look-up would compare all keys that share its buckets.
     #[test]
     fn a_look_up_compares_few_keys() {
         thread_local!(static COMPARED: Cell<usize> = const { Cell::new(0) });
@@ -449,7 +440,7 @@ mod tests {
         assert!((10_000..12_000).contains(&COMPARED.get()), "{} comparisons of 10 000 keys", COMPARED.get());
     }
 
-    /// If less than an eighth of a table is used, it shrinks to twice its length. A small table does not.
+    /// A table of which less than an eighth is used shrinks to twice the length that it needs, unless it is small.
     #[test]
     fn storage_follows_the_number_of_keys() {
         let mut table = Entries::new();

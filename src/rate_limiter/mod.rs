@@ -1,8 +1,8 @@
 //! How long to wait before a key is tried again.
 //!
-//! A [`RateLimiter`] answers one question: how long must the key wait? It never fails and never refuses. Its answers never overflow.
-//! [`Item::retry`](crate::Item::retry) and [`add_rate_limited`](crate::WorkQueue::add_rate_limited) ask the queue's limiter, and delay the
-//! key by the answer. A plain [`add`](crate::WorkQueue::add) [does not](#what-they-limit). Limiters also work without a queue.
+//! A [`RateLimiter`] answers one question: how long must the key wait? It never fails or refuses, and its answers never overflow.
+//! [`Item::retry`](crate::Item::retry) and [`add_rate_limited`](crate::WorkQueue::add_rate_limited) ask the queue's limiter and delay the
+//! key by the answer, but a plain [`add`](crate::WorkQueue::add) [does not](#what-they-limit). Limiters also work without a queue.
 //!
 //! | limiter | waits |
 //! |---|---|
@@ -36,31 +36,31 @@
 //!
 //! # What they limit
 //!
-//! A queue's limiter delays retries, also those of [`Workers`](crate::Workers). It delays `add_rate_limited`, and adds with
+//! A queue's limiter delays retries, including those of [`Workers`](crate::Workers), `add_rate_limited`, and adds with
 //! [`AddOptions::rate_limited`](crate::AddOptions::rate_limited). It does not delay a plain add, an add with a delay, or an
-//! [`Outcome::RequeueAfter`](crate::Outcome::RequeueAfter). It does not limit hand-outs: with a bucket of 500 a second, workers get a
-//! thousand plain adds as fast as they take them. Do not use `add_rate_limited` for events, because it counts a failure of the key: see the
-//! traps.
+//! [`Outcome::RequeueAfter`](crate::Outcome::RequeueAfter). Nor does it limit hand-outs: with a bucket of 500 a second, workers get a
+//! thousand plain adds as fast as they take them. Do not use `add_rate_limited` for events, because it counts a failure of the key (see the
+//! traps).
 //!
-//! To limit the requests of workers to a server, let the workers share a [`Bucket`], and wait for a token before each request: see the
-//! [cookbook](crate::cookbook#debounce-and-throttle).
+//! To limit the requests that workers make to a server, let the workers share a [`Bucket`] and wait for a token before each request, as the
+//! [cookbook](crate::cookbook#debounce-and-throttle) shows.
 //!
 //! # Traps
 //!
-//! These traps are client-go's, and its users report each of them. The defaults here are client-go's too.
+//! These traps are client-go's, as are the defaults here, and its users report each of them.
 //!
-//! * **Forget.** [Forget](RateLimiter::forget) a key that succeeded. Otherwise the wait after its next failure is as long as after failures
-//!   without a success between. [`Item::succeed`](crate::Item::succeed) forgets the key. Dropping the item does not. A key that is not
+//! * **Forget.** [Forget](RateLimiter::forget) a key that succeeded. Otherwise the wait after its next failure is as long as if it had
+//!   failed all the time. [`Item::succeed`](crate::Item::succeed) forgets the key, but dropping the item does not. A key that is not
 //!   forgotten stays in memory, unless the limiter has a [bound](PerKey::max_tracked).
 //! * **Events are not failures.** For an event call [`add`](crate::WorkQueue::add). With `add_rate_limited`, a key with many events waits
 //!   as long as a failing key, and [`max_retries`](crate::WorkersBuilder::max_retries) counts its events.
-//! * **Plain adds bypass the backoff** by default: an event leads to a run at once, even if the key waits for its retry.
-//!   [`DelayedAdd`](crate::DelayedAdd) can change this. If such a run fails, the next delay is longer, though the key has not waited for
-//!   the last one. [`served_only`](PerKey::served_only) can change this.
+//! * **Plain adds bypass the backoff** by default: an event leads to a run at once, even if the key waits for its retry, unless
+//!   [`DelayedAdd`](crate::DelayedAdd) says otherwise. If such a run fails, the next delay is longer, though the key has not waited for the
+//!   last one, unless the limiter is [`served_only`](PerKey::served_only).
 //! * **Wasted tokens.** A bucket spends a token for each add. If the key has an earlier delay, the queue drops the add, and the token is
 //!   lost. [`DedupingBucket`] avoids this.
-//! * **One bucket for all keys** is a bottleneck. client-go's [default for controllers](default_controller_rate_limiter) has a bucket, of
-//!   10 a second. The default of [`WorkQueue::new`](crate::WorkQueue::new) has none. A bucket also reserves tokens without a limit to the
+//! * **One bucket for all keys** is a bottleneck. client-go's [default for controllers](default_controller_rate_limiter) has one, of 10 a
+//!   second, while the default of [`WorkQueue::new`](crate::WorkQueue::new) has none. A bucket also reserves tokens without a limit to the
 //!   wait: see [`Bucket::max_ahead`].
 
 mod bucket;
@@ -83,13 +83,13 @@ use std::time::Duration;
 
 /// Says how long to wait before a key is tried again.
 ///
-/// Threads share a limiter. The queue calls it without a lock, so it may do anything. The caller waits until it returns.
+/// Threads share a limiter. The queue calls it without a lock, so it may do anything, but the caller waits until it returns.
 ///
 /// # Panics
-/// The limiters of this module do not panic. If a limiter of your own panics, no key is lost. The calls of an item do their work first, and
-/// then panic: [`succeed`](crate::Item::succeed) ends the hand-out, and the key of a [`retry`](crate::Item::retry) comes back after 50 ms.
-/// The queue counts this retry in the limiter's place. [`Workers`](crate::Workers) catch the panic and [count](crate::Tally::panicked) it.
-/// [`add_rate_limited`](crate::WorkQueue::add_rate_limited) panics and adds nothing.
+/// The limiters of this module do not panic. If a limiter of your own panics, no key is lost, because the calls of an item do their work
+/// first and then panic: [`succeed`](crate::Item::succeed) ends the hand-out, and the key of a [`retry`](crate::Item::retry) comes back
+/// after 50 ms, as a retry that the queue counts in the limiter's place. [`Workers`](crate::Workers) catch the panic and
+/// [count](crate::Tally::panicked) it. [`add_rate_limited`](crate::WorkQueue::add_rate_limited) panics and adds nothing.
 ///
 /// # Examples
 /// One of your own:
@@ -114,11 +114,11 @@ use std::time::Duration;
 /// ```
 #[doc(alias = "TypedRateLimiter")]
 pub trait RateLimiter<K: ?Sized>: Send + Sync {
-    /// Returns how long this key must wait: it has failed, or is to be tried again for another reason. `Duration::MAX` never ends.
+    /// Returns how long this key must wait, because it has failed, or is to be tried again for another reason. `Duration::MAX` never ends.
     #[doc(alias = "When")]
     fn when(&self, key: &K) -> Duration;
 
-    /// Forgets this key: it has succeeded, or will not be tried again.
+    /// Forgets this key, because it has succeeded or will not be tried again.
     #[doc(alias = "Forget")]
     fn forget(&self, key: &K);
 
@@ -131,25 +131,27 @@ pub trait RateLimiter<K: ?Sized>: Send + Sync {
     /// Called by [`WorkQueue::shrink_to_fit`](crate::WorkQueue::shrink_to_fit).
     fn shrink_to_fit(&self) {}
 
-    /// The number of keys whose failures this limiter counts, for [`Stats::failing`](crate::Stats::failing). A limiter of your own has none.
+    /// The number of keys whose failures this limiter counts, for [`Stats::failing`](crate::Stats::failing). A limiter of your own has
+    /// none.
     #[doc(hidden)]
     fn failing(&self) -> usize {
         0
     }
 
-    /// The delay of the key's last failure has not passed, so another failure is not counted: see [`served_only`](PerKey::served_only). A
-    /// holder asks before each [`when`](Self::when).
+    /// Whether the delay of the key's last failure has not passed, so that another failure is not counted: see
+    /// [`served_only`](PerKey::served_only). A holder asks this before each [`when`](Self::when).
     #[doc(hidden)]
     fn has_delay_left(&self, _key: &K) -> bool {
         false
     }
 
-    /// For a queue that has a seed and owns this limiter, before the first call. Limiters without a seed of their own draw from this one.
+    /// Called by a queue that has a seed and owns this limiter, before any other call. Limiters without a seed of their own draw from this
+    /// one.
     #[doc(hidden)]
     fn reseed(&mut self, _seed: u64) {}
 
-    /// For a queue that owns this limiter. `Some`: the limiter only counts failures and chooses the delay by their number. Then the queue
-    /// counts them itself, next to the key in its own table.
+    /// Called by a queue that owns this limiter. `Some` means that the limiter only counts failures and chooses the delay by their number,
+    /// so the queue counts them itself, next to the key in its own table.
     #[doc(hidden)]
     fn schedule(&self) -> Option<ScheduleFn> {
         None
@@ -188,7 +190,7 @@ macro_rules! forward {
     };
 }
 
-// Neither `schedule` nor `reseed`: a limiter behind an `Arc` may have other users, whose calls count for the queue too.
+// Without `schedule` and `reseed`, because a limiter behind an `Arc` may have other users, whose calls count for the queue too.
 forward!(Arc {});
 
 forward!(Box {

@@ -17,23 +17,24 @@ use std::time::Duration;
 ///
 /// # Memory
 /// The limiter remembers a key from its first `when` until it is forgotten. The key takes 1.3 to 2.7 times the size of its clone and 16
-/// bytes: 32 to 64 bytes for a `u64`. To forget a key is O(1), and frees memory. Some keys vanish without a success, and are never
-/// forgotten. [`max_tracked`](Self::max_tracked) and [`retain_recent`](Self::retain_recent) bound their memory. Both are off by default.
+/// bytes, which is 32 to 64 bytes for a `u64`. Forgetting a key is O(1), and frees memory. For keys that vanish without a success and are
+/// never forgotten, [`max_tracked`](Self::max_tracked) and [`retain_recent`](Self::retain_recent) bound the memory; both are off by
+/// default.
 ///
 /// If a queue [gets](crate::WorkQueueBuilder::rate_limiter) such a limiter without other settings, the queue counts the failures itself,
-/// next to the key in its own table. It keeps the key until it is forgotten. [`Stats::failing`](crate::Stats::failing) has the number of
-/// these keys, in either case.
+/// next to the key in its own table, and keeps the key until it is forgotten. [`Stats::failing`](crate::Stats::failing) has the number of
+/// these keys in either case.
 ///
 /// # Blocking
-/// Hashes spread the keys over a number of locks. A call holds one lock for some ten nanoseconds. `K`'s `Eq` runs under this lock, so it
-/// must not use this limiter.
+/// Hashes spread the keys over a number of locks, and a call holds one of them for some ten nanoseconds. `K`'s `Eq` runs under this lock,
+/// so it must not use this limiter.
 pub struct PerKey<K, S> {
     schedule: S,
     failures: KeyedStore<K>,
     clock: Clock,
     served_only: bool,
     jitter: Jitter,
-    /// A delay depends on the number of failures only, and no clock is read. Known here, as most limiters are plain.
+    /// Whether a delay depends on the number of failures alone, and no clock is read, as in most limiters.
     plain: bool,
 }
 
@@ -99,8 +100,8 @@ pub type ItemFastSlow<K> = PerKey<K, FastSlow>;
 pub type Step<K> = PerKey<K, StepTable>;
 
 impl<K> ItemExponentialFailure<K> {
-    /// `base` after the first failure, and twice as long after each further one, at most `max`. The limiter remembers each key until it is
-    /// forgotten, see [`PerKey`].
+    /// Waits `base` after the first failure, and twice as long after each further one, at most `max`. The limiter remembers each key until
+    /// it is forgotten: see [`PerKey`].
     ///
     /// # Examples
     /// ```
@@ -119,8 +120,8 @@ impl<K> ItemExponentialFailure<K> {
 }
 
 impl<K> ItemFastSlow<K> {
-    /// `fast` after each of the first `max_fast_attempts` failures, then `slow`. The limiter remembers each key until it is forgotten, see
-    /// [`PerKey`].
+    /// Waits `fast` after each of the first `max_fast_attempts` failures, and then `slow`. The limiter remembers each key until it is
+    /// forgotten: see [`PerKey`].
     ///
     /// # Examples
     /// ```
@@ -138,8 +139,8 @@ impl<K> ItemFastSlow<K> {
 }
 
 impl<K> Step<K> {
-    /// A row `(n, d)` means: after `n` earlier failures, wait `d`. It holds up to the next row. The first row also holds for fewer
-    /// failures. The limiter remembers each key until it is forgotten, see [`PerKey`].
+    /// A row `(n, d)` means that a key waits `d` after `n` earlier failures, up to the next row. The first row also holds for fewer
+    /// failures. The limiter remembers each key until it is forgotten: see [`PerKey`].
     ///
     /// # Panics
     /// If there is no row, or the numbers do not ascend. See [`try_new`](Self::try_new).
@@ -180,13 +181,13 @@ impl<K, S: Schedule> PerKey<K, S> {
         }
     }
 
-    /// Makes each delay longer by a random part: a delay `d` is spread evenly in `[d, d + factor * d)`. So keys that fail at one moment are
-    /// not all tried again at one moment.
+    /// Makes each delay longer by a random part: a delay `d` is spread evenly in `[d, d + factor * d)`, so that keys that fail at one
+    /// moment are not all tried again at one moment.
     ///
-    /// With [`ItemExponentialFailure`] no delay exceeds the maximum, and the longest ones differ as well: a delay counts as
-    /// `max / (1 + factor)` if it is longer than that, also if it is the first. So a maximum of 60 s and a factor of 0.5 make the longest
-    /// delays 40 to 60 s. A maximum of `Duration::MAX` is none. The other two limiters have no maximum. A factor of 0 is no jitter, and the
-    /// larger it is, the shorter the shortest delay.
+    /// With [`ItemExponentialFailure`] no delay exceeds the maximum, and the longest ones differ as well, because a delay that is longer
+    /// than `max / (1 + factor)` counts as that, even the first one. A maximum of 60 s and a factor of 0.5, for example, make the longest
+    /// delays 40 to 60 s. A maximum of `Duration::MAX` is none, and the other two limiters have no maximum. A factor of 0 is no jitter, and
+    /// the larger it is, the shorter the shortest delay.
     ///
     /// [`seed`](Self::seed) says where the random parts come from.
     ///
@@ -219,13 +220,14 @@ impl<K, S: Schedule> PerKey<K, S> {
         Ok(self.set())
     }
 
-    /// The limiter draws its numbers from this seed: those of the [jitter](Self::jitter), and the hashes that choose which keys a [bounded
-    /// limiter](Self::max_tracked) forgets. So the same sequence of calls gets the same answers, in each process on this machine.
+    /// Makes the limiter draw its random numbers from this seed: those of the [jitter](Self::jitter), and the hashes that choose which keys
+    /// a [bounded limiter](Self::max_tracked) forgets. The same sequence of calls then gets the same answers, in each process on this
+    /// machine.
     ///
-    /// Without it a limiter that a queue [owns](crate::WorkQueueBuilder::rate_limiter) draws from the queue's
+    /// Without it, a limiter that a queue [owns](crate::WorkQueueBuilder::rate_limiter) draws from the queue's
     /// [seed](crate::WorkQueueBuilder::seed), if it has one. Any other limiter draws from a generator of the calling thread, and its hashes
-    /// differ from process to process. A limiter in an [`Arc`](std::sync::Arc) is not owned, as it may have other users. Call this before
-    /// the limiter is used.
+    /// differ from process to process. A limiter in an [`Arc`](std::sync::Arc) is not owned, because it may have other users. Call this
+    /// before the limiter is used.
     ///
     /// # Examples
     /// ```
@@ -251,12 +253,12 @@ impl<K, S: Schedule> PerKey<K, S> {
         self.jitter.numbers = Some(numbers);
     }
 
-    /// A failure counts only if the delay after the last failure has elapsed. An event may lead to a run before that. If this run fails,
-    /// the key waits for the rest of the delay, and its next delay does not get longer. Nor is the key given up then, even if it is out of
-    /// [retries](crate::WorkersBuilder::max_retries): the retry that is still to come decides. If this run asks for a longer delay itself, by
-    /// [`RetryAfter`](crate::Outcome::RetryAfter), the longer one counts.
+    /// Counts a failure only if the delay after the last failure has elapsed. An event may lead to a run before that. If this run fails,
+    /// the key waits for the rest of the delay, and its next delay does not get longer. The key is not given up then, even if it is out of
+    /// [retries](crate::WorkersBuilder::max_retries), because the retry that is still to come decides. If the run itself asks for a longer
+    /// delay, by [`RetryAfter`](crate::Outcome::RetryAfter), the longer one counts.
     ///
-    /// Off by default, as in client-go. There, events that add a failing key during its backoff drive it to the longest delay, though it
+    /// Off by default, as in client-go, where events that add a failing key during its backoff drive it to the longest delay, though it
     /// waits for none.
     #[must_use]
     pub fn served_only(mut self) -> Self {
@@ -265,12 +267,12 @@ impl<K, S: Schedule> PerKey<K, S> {
         self.set()
     }
 
-    /// Remembers at most this number of keys, and at least two. At this number it forgets one half: the keys that failed longest ago. So it
-    /// always remembers the latest half.
+    /// Remembers at most this number of keys, and at least two. At this number it forgets one half of them, those that failed longest ago,
+    /// so it always remembers the latest half.
     ///
-    /// A forgotten key begins with the first delay again. From 1024 keys on, the limiter spreads the keys over shards, and each shard has
-    /// its share of the bound. A shard that gets more keys by chance forgets a little earlier. Call this before the limiter is used: it
-    /// forgets all keys.
+    /// A forgotten key begins with the first delay again. From 1024 keys on, the limiter spreads the keys over shards, each of which has
+    /// its share of the bound, and a shard that gets more keys by chance forgets a little earlier. Call this before the limiter is used,
+    /// because it forgets all keys.
     ///
     /// # Examples
     /// ```
@@ -290,9 +292,9 @@ impl<K, S: Schedule> PerKey<K, S> {
     }
 
     /// Forgets a key when it has not failed for `age`, or for twice `age` at the latest. If `age` is shorter than the longest delay, the
-    /// longest delay counts: the limiter never forgets a key that waits for its retry.
+    /// longest delay counts, so that the limiter never forgets a key that waits for its retry.
     ///
-    /// Each [`when`](RateLimiter::when) does this work for the shard of its key. When the calls stop, the limiter keeps its keys until
+    /// Each [`when`](RateLimiter::when) does this work for the shard of its key. Once the calls stop, the limiter keeps its keys until
     /// [`shrink_to_fit`](RateLimiter::shrink_to_fit).
     #[must_use]
     pub fn retain_recent(mut self, age: Duration) -> Self {
@@ -301,15 +303,15 @@ impl<K, S: Schedule> PerKey<K, S> {
         self.set()
     }
 
-    /// The clock for [`served_only`](Self::served_only) and [`retain_recent`](Self::retain_recent); the real clock by default. If you set
-    /// the queue's clock, give the limiter the same one. Without these two settings, the limiter reads no clock.
+    /// The clock for [`served_only`](Self::served_only) and [`retain_recent`](Self::retain_recent), which is the real clock by default. If
+    /// you set the queue's clock, give the limiter the same one. Without these two settings, the limiter reads no clock.
     #[must_use]
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
         self
     }
 
-    /// To be called after each setting: whether the limiter is plain.
+    /// Called after each setting, to find out whether the limiter is plain.
     fn set(mut self) -> Self {
         self.plain = self.jitter.is_none() && !self.served_only && !self.failures.needs_time();
         self
@@ -413,7 +415,7 @@ where
     }
 }
 
-// A panic in `Eq` or `Clone` leaves no table in a state between two steps.
+// A panic in `Eq` or `Clone` leaves no table halfway through a change.
 impl<K: RefUnwindSafe, S: RefUnwindSafe> UnwindSafe for PerKey<K, S> {}
 impl<K: RefUnwindSafe, S: RefUnwindSafe> RefUnwindSafe for PerKey<K, S> {}
 

@@ -1,4 +1,4 @@
-//! How long a key waits after a number of failures: pure functions of that number. Their answers saturate, so none overflows (P14).
+//! How long a key waits after a number of failures: pure functions of that number, whose answers saturate, so that none overflows (P14).
 
 use crate::error::InvalidArgument;
 use crate::time::nanos;
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 /// A pure function from the number of failures so far to a delay.
 ///
-/// Sealed: it runs under a lock. A limiter of your own is an implementation of [`RateLimiter`](super::RateLimiter).
+/// Sealed, because it runs under a lock. A limiter of your own is an implementation of [`RateLimiter`](super::RateLimiter).
 pub trait Schedule: sealed::Sealed + Clone + Send + Sync + 'static {
     /// The delay after a failure that has this number of failures before it.
     #[doc(hidden)]
@@ -19,7 +19,7 @@ pub trait Schedule: sealed::Sealed + Clone + Send + Sync + 'static {
     #[doc(hidden)]
     fn longest(&self) -> Duration;
 
-    /// The maximum, which jitter must not exceed. `Duration::MAX`: there is none.
+    /// The maximum, which jitter must not exceed. `Duration::MAX` means that there is none.
     #[doc(hidden)]
     fn cap(&self) -> Duration {
         Duration::MAX
@@ -33,7 +33,7 @@ pub trait Schedule: sealed::Sealed + Clone + Send + Sync + 'static {
     }
 }
 
-/// A [`Schedule`] as a function, with delays in nanoseconds. Only this crate makes one: it runs under a lock.
+/// A [`Schedule`] as a function, with delays in nanoseconds. Only this crate makes one, because it runs under a lock.
 #[doc(hidden)]
 #[derive(Clone)]
 pub struct ScheduleFn(Arc<dyn Fn(u32) -> u64 + Send + Sync>);
@@ -62,7 +62,7 @@ mod sealed {
 /// `base * 2^failures`, up to a maximum.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Exponential {
-    /// All delays but the longest: `base`, doubled until it reaches the maximum. At most 95 of them.
+    /// All delays but the longest: `base`, doubled until it reaches the maximum. There are at most 95.
     delays: Box<[Duration]>,
     longest: Duration,
 }
@@ -75,7 +75,7 @@ pub struct FastSlow {
     max_fast_attempts: usize,
 }
 
-/// A table: from this failure on, this delay.
+/// A table of rows, each with the failure from which on its delay counts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StepTable {
     /// Not empty; the numbers ascend.

@@ -1,4 +1,4 @@
-//! A queue with the lock-free engine: the arms of all calls.
+//! The calls of a queue with the lock-free engine.
 //!
 //! ```text
 //!   add, get, done, succeed:      the engine: a step of the key's word ─ pay what it owes
@@ -6,10 +6,10 @@
 //!   have a delay or failures:       has queued: a step, and a push ─ pay what is owed ─ unlock ─ wake, drop claims
 //! ```
 //!
-//! [`free`](crate::free) has the engine, the invariants and their numbers. The shard that each queue has is empty here, and its lock is used by
-//! nobody; but the driver reads the next deadline there.
+//! [`free`](crate::free) is the engine, and explains the invariants that are cited here. The shard that each queue has is empty in this
+//! one, and nobody takes its lock; only the driver reads the next deadline there.
 //!
-//! **Lock order**: records, then hub; `over` alone. Under each of them no guard of the map is left, and no claim given up (W4).
+//! **Lock order**: records, then hub; `over` alone. Under each of them no guard of the map ends, and no claim is given up (W4).
 
 use super::Shared;
 use super::drain::{Look, WaitGoal};
@@ -38,15 +38,14 @@ use std::hash::Hash;
 use std::task::Waker;
 use std::time::Duration;
 
-/// The message of a panic.
 const NO_PRIORITIES: &str = "a lock-free queue has no priorities";
 
-/// What waits for a key to become dirty, in the list of the hub.
+/// The ticket of those who wait for a key to become dirty, in the list of the hub.
 fn ticket_of(hash: KeyHash) -> (usize, DirtyTicket) {
     (hash.0 as usize, DirtyTicket::OF_NODE)
 }
 
-/// A critical section of the records. It has to be [ended](Self::end), under no other lock.
+/// A critical section of the records. It must be [ended](Self::end) while no other lock is held.
 struct Records<'s, K> {
     shared: &'s Shared<K>,
     free: &'s Free<K>,
@@ -54,26 +53,26 @@ struct Records<'s, K> {
     one: OneShard,
     mode: Mode,
     owed: Owed,
-    /// Keys that became dirty for which somebody waits, and keys that the records have forgotten.
+    /// Keys that became dirty for which somebody waits.
     dirty: Vec<KeyHash>,
     claims: Vec<Claim<'s, K>>,
-    /// There were delays at the beginning.
+    /// Whether there were delays at the beginning.
     had_delays: bool,
 }
 
 impl<'s, K> Records<'s, K> {
-    /// What a verb owes. Returns its answer. Getters are owed by the push of the engine.
+    /// Notes what a verb owes, and returns its answer. Getters are not owed here, but by the push of the engine.
     fn note<A>(&mut self, (answer, owed): (A, Owed)) -> A {
         self.owed = self.owed.and(owed);
         answer
     }
 
-    /// What the records know of a key.
     fn note_of(&self, node: NodeRef<K>) -> Note {
         self.machine.is_resting(&node, node.hash()).map_or(Note::NONE, Note::noted)
     }
 
-    /// After a verb on a key that the caller does not hold: if the verb has queued the key, this makes the add, and returns its answer.
+    /// Called after a verb on a key that the caller does not hold. If the verb has queued the key, this makes the add, and returns its
+    /// answer.
     fn settle(&mut self, node: NodeRef<K>, begin: Option<Begin<'_>>) -> Option<Added> {
         let popped = self.machine.pop_dirty();
         let is_dirty = popped.is_some();
@@ -87,7 +86,7 @@ impl<'s, K> Records<'s, K> {
         self.note_dirty(node.hash(), answer)
     }
 
-    /// What a step of the engine owes. The node may be gone.
+    /// Notes what a step of the engine owes. The node may be gone.
     fn note_dirty<A>(&mut self, hash: KeyHash, answer: (A, Owed)) -> A {
         if answer.1.has(Owed::DIRTY) {
             self.dirty.push(hash);
@@ -95,18 +94,19 @@ impl<'s, K> Records<'s, K> {
         self.note(answer)
     }
 
-    /// The key of a holder, for a verb; and whether it is dirty in the records, too: in a queue that is shut down such a key does not rest.
-    /// (Otherwise the step of the word says whether the key is dirty.)
+    /// The key of a holder, for a verb, and whether the records have it as dirty, too. They do only for a key that rests in a queue that is
+    /// shut down; otherwise the step of the word says whether the key is dirty.
     fn hold(&mut self, node: NodeRef<K>) -> (Claimed<NodeRef<K>>, bool) {
         let is_resting = self.machine.is_resting(&node, node.hash()) == Some(true);
         let is_dirty = is_resting && self.machine.is_shut_down() && node.word().load().is_dirty();
         (self.machine.hold_key(node, node.hash(), is_dirty), is_dirty)
     }
 
-    /// After a verb that has ended the hand-out of a key: the step of the word. Returns the answer, if the verb has added the key.
-    /// `was_dirty`: the verb has queued it for that. `is_held`: it was added, and cools down.
+    /// Makes the step of the word, after a verb that has ended the hand-out of a key. Returns the answer, if the verb has added the key.
+    /// `was_dirty`: the verb has queued the key because it was dirty. `is_held`: the verb has added the key, which cools down.
     fn settle_end(&mut self, node: NodeRef<K>, was_dirty: bool, is_held: bool) -> (Option<Added>, MaybeNanos) {
-        // So the node is vacant only after the lock, and no other one leaves the cache and the map for it (W4).
+        // With a claim the node is vacant only after the lock, so that no other node leaves the cache and the map for it under the lock
+        // (W4).
         self.claims.push(self.free.claim(node));
         let (popped, hash) = (self.machine.pop_dirty(), node.hash());
         let queues = popped.is_some() && !was_dirty;
@@ -118,13 +118,12 @@ impl<'s, K> Records<'s, K> {
         let ended = self.shared.measured(self.free, node, ended);
         let ((added, what, owed), worked) = ended.expect("it always ends");
         if what == OnDone::Hold && !is_held {
-            // It rests, so it is not gone. If the queue was shut down meanwhile, this `done` came before that: the add stays.
+            // The key rests, so it is not gone. If the queue was shut down meanwhile, this `done` came before that, so the add stays.
             self.machine.hold_back(&node, hash);
         }
         (self.note_dirty(hash, (added, owed)), worked)
     }
 
-    /// Unlocks, and pays what is owed.
     fn end(self) {
         let Self { shared, free, mut machine, one, owed, dirty, mut claims, had_delays, .. } = self;
         machine.drop_counts();
@@ -153,7 +152,7 @@ impl<'s, K> Records<'s, K> {
             fence_after_rmw(); // F10
             shared.wake_getters(owed.ready() as usize);
         }
-        // Those who wait for delays alone: they have marked keys, if there were some, before they took this lock.
+        // Waiters that wait for delays alone. If there were other keys, they have marked them before they took this lock.
         let is_over = had_delays && has_no_delays && shared.flags().has(Flags::DRAINERS) && !free.has_marks();
         if owed.has(Owed::DRAINED) || is_over {
             shared.pay_drained();
@@ -164,10 +163,9 @@ impl<'s, K> Records<'s, K> {
 }
 
 impl<K> Shared<K> {
-    /// Locks the records.
     fn records<'s>(&'s self, free: &'s Free<K>) -> Records<'s, K> {
         let machine = free.records.lock();
-        // Read under the lock, which the shut-down takes after it has set the flag. Wake-ups are found out at the end.
+        // Read under the lock, which the shut-down takes after it has set the flag. Whether a wake-up is owed is found out at the end.
         let mode = Mode { is_open: !self.is_shutting_down(), ..Mode::PLAIN };
         Records {
             shared: self,
@@ -182,7 +180,6 @@ impl<K> Shared<K> {
         }
     }
 
-    /// Pays what a step of the engine owes.
     #[inline(always)]
     fn pay(&self, owed: Owed, hash: KeyHash) {
         if owed != Owed::NOTHING {
@@ -206,7 +203,7 @@ impl<K> Shared<K> {
         }
     }
 
-    /// Those who wait for the end of the work look again.
+    /// Wakes those who wait for the end of the work, so that they look again.
     fn pay_drained(&self) {
         let mut hub = self.hub();
         let drainers = hub.life_cycle.take_drainers();
@@ -220,7 +217,7 @@ impl<K> Shared<K> {
         hub.wakes.append(wakes);
     }
 
-    /// A call has taken keys back.
+    /// Called after a call has taken keys back.
     fn sweep(&self, free: &Free<K>) {
         if free.sweep_if_due() {
             self.wake_getters(usize::MAX);
@@ -235,7 +232,7 @@ impl<K> Shared<K> {
     where
         K: Hash + Eq,
     {
-        let mut hand = Some(key); // dropped at the end of the call, as its drop may panic, or use the queue
+        let mut hand = Some(key); // dropped at the end, because its drop may panic or use the queue
         let added = match free.add(&mut hand, hash, || !this.is_shutting_down()) {
             Tried::Done(added, owed) => {
                 if wakes || owed != Owed::READY_ONE {
@@ -259,7 +256,7 @@ impl<K> Shared<K> {
         Some(Self::hand_out(this, taken))
     }
 
-    /// A key that was taken out of the order.
+    /// A key that was taken out of the line.
     #[inline(always)]
     pub(super) fn free_taken(&self, free: &Free<K>, node: NodeRef<K>) -> Taken<K> {
         let is_measured = self.flags().has(Flags::MEASURED);
@@ -267,7 +264,7 @@ impl<K> Shared<K> {
         Taken::of(Claimed::of_node(node), waited)
     }
 
-    /// Ends a hand-out, and measures it. `end` returns nothing if it has not ended.
+    /// Ends a hand-out and measures it, unless `end` returns `None`, which means that it has not ended.
     #[inline(always)]
     fn measured<A>(
         &self,
@@ -352,7 +349,7 @@ impl<K> Shared<K> {
     }
 
     fn add_by_records(&self, free: &Free<K>, claim: &Claim<'_, K>, how: How<'_>) -> Added {
-        // If the queue is shut down, it is refused, and those who wait for the end of the work need not wait for it.
+        // If the queue is shut down, the add is refused, so those who wait for the end of the work need not wait for it.
         let (node, begin) = (claim.node, (!self.is_shutting_down()).then(|| free.begin()));
         let mut records = self.records(free);
         let answer = records.machine.add(&mut Some(node), node.hash(), Group::default(), how, records.mode);
@@ -397,14 +394,15 @@ impl<K> Shared<K> {
                 Ok(added)
             }
             Err(held) => {
-                // The key is still held: its owner calls `done`.
+                // The key is still held, and its owner calls `done`.
                 let answer = records.machine.done(&mut None, held, End::Done, mode);
                 let _ended = records.note(answer);
                 let _as_it_is_dirty = records.machine.pop_dirty();
                 let _none = records.settle(node, None);
                 records.end();
                 drop(on_its_way);
-                // An add that has found the queue open may still make the key dirty: then it comes back, and its owner does not list it.
+                // An add that has found the queue open may still make the key dirty. Then the key comes back, and its owner must not list
+                // it.
                 while !free.is_settled(free.settled()) {
                     give_way();
                 }
@@ -496,13 +494,13 @@ impl<K> Shared<K> {
         free.find(key, hash).map_or(0, |claim| Self::free_failures_of(free, claim.node))
     }
 
-    /// Of a key that the caller holds or has a claim on.
+    /// Failures of a key that the caller holds or has a claim on.
     pub(super) fn free_failures_of(free: &Free<K>, node: NodeRef<K>) -> u32 {
         if node.word().load().is_noted() { free.records.lock().failures(&node, node.hash()) } else { 0 }
     }
 
     pub(super) fn free_poll_dirty(&self, claimed: &Claimed<K>, ticket: &mut Option<DirtyWait>, waker: Waker) -> bool {
-        // On the list before the step: the add that makes the key dirty after the step finds it there.
+        // The waiter goes on the list before the step, so that an add that makes the key dirty after the step finds it there.
         let _older = self.hub().dirty_waiters.insert(ticket_of(claimed.hash()), ticket, waker);
         let wait = |bits: Bits| if bits.is_dirty() { (bits, true) } else { (bits.await_dirty(), false) };
         let is_dirty = claimed.node().word().step(wait).1;
@@ -516,7 +514,7 @@ impl<K> Shared<K> {
 
     /// Adds some of the keys whose delays have expired.
     pub(super) fn free_expire(&self, free: &Free<K>, now: u64, at_most: usize) -> Expired {
-        // From before it is known that the queue is open to the last push: nobody is told meanwhile that nothing is left (F9).
+        // Begun before it is known that the queue is open, until the last push, so that nobody is told meanwhile that nothing is left (F9).
         let on_their_way = free.begin();
         let mut records = self.records(free);
         let answer = records.machine.expire(now, at_most, records.mode);
@@ -524,7 +522,7 @@ impl<K> Shared<K> {
         expired.by_answer = [0; 3];
         while let Some((node, owed)) = records.machine.pop_dirty() {
             records.note(((), owed));
-            // After the step the key may be handed out and done, and its node gone.
+            // Read before the step, after which the key may be handed out and done, and its node gone.
             let (hash, note, begin) = (node.hash(), records.note_of(node), Some(free.begin()));
             let answer = free.note(node, note, begin);
             let added = records.note_dirty(hash, answer);
@@ -543,14 +541,14 @@ impl<K> Shared<K> {
         expired
     }
 
-    /// The same by the driver.
+    /// The same, by the driver.
     pub(super) fn free_expire_batch(&self, free: &Free<K>, now: u64) -> Expired {
         self.free_expire(free, now, BATCH)
     }
 
     // ---- getters that wait
 
-    /// Looks for a key. The getter is on the list, unless this is its last look.
+    /// Looks for a key. The getter is on the list already, unless this is its last look.
     pub(super) fn free_visit(&self, free: &Free<K>, visit: Visit) -> Visited<K> {
         fence(Ordering::SeqCst); // F10
         let settings = &self.settings;
@@ -565,7 +563,7 @@ impl<K> Shared<K> {
                 let found = Some(Wait::Item(self.free_taken(free, node)));
                 return Visited { found, passed_by: false, handed_out: 0 };
             }
-            // An add that is on its way may still take effect: then the getter comes back.
+            // An add that is under way may still take effect, so the getter comes back.
             let is_shut_down = self.is_shutting_down();
             let is_over = is_shut_down && free.conclude(settled);
             let found = if is_over { Some(Wait::ShutDown) } else { None };
@@ -580,7 +578,7 @@ impl<K> Shared<K> {
 
     // ---- the end of the work
 
-    /// After the flag was set: from here on each add sees it, or was begun before (F9), and nothing expires.
+    /// Called after the flag was set. From here on each add sees it or was begun before (F9), and nothing expires.
     pub(super) fn free_close(&self, free: &Free<K>) {
         fence(Ordering::SeqCst);
         let mut records = self.records(free);
@@ -588,9 +586,9 @@ impl<K> Shared<K> {
         records.end();
     }
 
-    /// See [`look`](Self::look). The waiter goes on the list, and each key that is queued or processing is marked: the step that ends the work
-    /// of the last one wakes it. If there was none, and no add was on its way from the beginning to the end of the look, there was none at its
-    /// end.
+    /// See [`look`](Self::look). The waiter goes on the list, and then each key that is queued or processing is marked, so that the step
+    /// that ends the work of the last one wakes the waiter. If there was no such key, and no add was under way from the beginning to the
+    /// end of the look, then the work was over at its end.
     pub(super) fn free_look(&self, free: &Free<K>, goal: WaitGoal, waiter: Option<Waiter>) -> Look {
         let mut ticket = None;
         {
@@ -604,8 +602,8 @@ impl<K> Shared<K> {
         }
         let settled = free.settled();
         let (is_active, owed) = free.mark();
-        // After the marks, as a key that was active can become delayed meanwhile; and before the sum, which sees an expiry. The flag comes after the
-        // lock, which a shut-down takes after it has set the flag.
+        // Delays are looked at after the marks, because a key that was active may be delayed meanwhile, and before the sum, which sees an
+        // expiry. The flag is read after the lock, which a shut-down takes after it has set the flag.
         let has_delays = goal == WaitGoal::Idle && free.records.lock().delayed() > 0;
         let has_work = is_active || has_delays && self.delays_count(goal);
         let is_over = !has_work
@@ -639,7 +637,7 @@ impl<K> Shared<K> {
         });
     }
 
-    /// As [`find_where`](Self::find_where): first claims, and then, under no lock, clones and the predicate.
+    /// As [`find_where`](Self::find_where): claims come first, and clones and the predicate after that, without a lock.
     pub(super) fn free_find<'s>(
         &'s self,
         free: &'s Free<K>,
@@ -656,7 +654,7 @@ impl<K> Shared<K> {
             if bits.is_noted() {
                 let records = free.records.lock();
                 delay = records.seen_delay(&node, node.hash());
-                bits = node.word().load(); // of the same time
+                bits = node.word().load(); // at the same time as the delay
             }
             let push = bits.is_queued().then(|| (node.order(), bits.number().into()));
             let mut seen = Seen::of_node(node.id(), push, bits.is_processing());
@@ -677,7 +675,7 @@ impl<K> Shared<K> {
         found
     }
 
-    /// Takes the keys that were found out, if they are still as they were seen.
+    /// Takes out the keys that were found, if they still are as they were seen.
     pub(super) fn free_take_found(&self, free: &Free<K>, found: &[Found<'_, K>], takes: &mut Vec<TakenOut>) {
         let mut owed = Owed::NOTHING;
         for found in found {
@@ -733,7 +731,7 @@ impl<K> Shared<K> {
         keys
     }
 
-    /// For a stop, in a queue that is shut down: no add is on its way any more.
+    /// Called by a stop in a queue that is shut down: waits until no add is under way any more.
     pub(super) fn free_settle(&self, free: &Free<K>) {
         while !free.conclude(free.settled()) {
             give_way();

@@ -1,10 +1,9 @@
 //! The time in nanoseconds: the system's, that of a test, or that of a function.
 //!
-//! The system's clock is read through `std::time::Instant`, in some 20 ns. `quanta`, which reads the processor's counter in 10 ns,
-//! was used before, and was wrong: it measures the counter's rate in less than a millisecond. On a machine that was busy during
-//! that millisecond the rate was off by up to 0.09 % (in 580 processes), and keys came early by a millisecond for each second of
-//! their delay. Where a tenth of a microsecond does not matter, [`now_coarse`](Clock::now_coarse) reads the counter (feature `quanta`;
-//! without it, the system's clock).
+//! The system's clock is read through `std::time::Instant`, because delays must not expire early. `quanta`, which reads the processor's
+//! counter in half the time, measures its rate in less than a millisecond, so on a busy machine its time may run too fast, by up to a
+//! millisecond for each second. It serves only [`now_coarse`](Clock::now_coarse) (feature `quanta`), where a tenth of a microsecond does
+//! not matter.
 
 #[cfg(all(feature = "quanta", not(loom)))]
 use super::coarse_clock;
@@ -16,13 +15,12 @@ use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::time::{Duration, Instant};
 
-/// The latest time that a clock shows. It is before [`NEVER`](crate::machine::NEVER), so what has expired stays so.
+/// The latest time that a clock shows. It is before [`NEVER`](crate::machine::NEVER), so that what has expired stays expired.
 const LATEST: u64 = u64::MAX - 1;
 
 /// The clock by which delays expire.
 ///
-/// The real one is the system's monotonic clock, as in [`Instant`]. On most systems it stands still while the machine is
-/// suspended.
+/// The default is the system's monotonic clock, as in [`Instant`], which on most systems stands still while the machine is suspended.
 ///
 /// # Examples
 /// ```
@@ -46,10 +44,9 @@ enum Kind {
     Function(Arc<Function>),
 }
 
-/// See [`Clock::from_fn`].
 struct Function {
     read: Box<dyn Fn() -> Duration + Send + Sync>,
-    /// The latest time so far.
+    /// The latest time that it has shown.
     latest: AtomicU64,
 }
 
@@ -72,7 +69,7 @@ pub struct MockClock(Arc<Mock>);
 
 struct Mock {
     now: AtomicU64,
-    /// Getters expire delays by it, as by the real clock: for the crate's own tests.
+    /// For the crate's own tests: getters expire delays by this clock, as by the real one.
     #[cfg(test)]
     is_shared: bool,
     /// Parked threads that a move of the time unparks.
@@ -115,7 +112,7 @@ impl Clock {
         })
     }
 
-    /// A [`mock`](Self::mock) by which getters expire delays too, as they do by the real clock.
+    /// A [`mock`](Self::mock) by which getters expire delays, as they do by the real clock.
     #[cfg(all(test, not(loom)))]
     pub(crate) fn mock_for_getters() -> (Self, MockClock) {
         Self::with_mock(Mock { now: AtomicU64::new(0), is_shared: true, subscribers: Mutex::new(WaitList::default()) })
@@ -126,20 +123,20 @@ impl Clock {
         (Self(Kind::Mock(mock.clone())), mock)
     }
 
-    /// A clock that shows what a function returns: the time since any fixed moment. For simulations, and for programs with a time of their
-    /// own.
+    /// A clock that shows what a function returns, which is the time since any fixed moment. It is meant for simulations, and for programs
+    /// with a time of their own.
     ///
-    /// Nothing tells a thread when the function will show a later time. So a queue with such a clock needs
-    /// [`Driver::Manual`](crate::Driver::Manual): otherwise [`try_build`](crate::WorkQueueBuilder::try_build) returns an error, and
+    /// Nothing tells a thread when the function will show a later time, so a queue with such a clock needs
+    /// [`Driver::Manual`](crate::Driver::Manual). Otherwise [`try_build`](crate::WorkQueueBuilder::try_build) returns an error, and
     /// [`build`](crate::WorkQueueBuilder::build) panics. In [`backoff`](crate::backoff), a thread that waits by such a clock parks for as
     /// long in real time as the clock has to go, and then reads it again.
     ///
-    /// **A clock never goes back.** If the function returns less than before, on any thread, the clock stands still until the function
-    /// has caught up. So delays expire later then, and no key is lost. If the function panics, the clock shows the latest time that it
-    /// has shown. It ends after 584 years.
+    /// **A clock never goes back.** If the function returns less than before, on any thread, the clock stands still until the function has
+    /// caught up, so delays expire later and no key is lost. If the function panics, the clock shows the latest time that it has shown. The
+    /// clock ends after 584 years.
     ///
-    /// The queue may read it under a lock, and several threads may read it at a time. So the function must not use the queue, and must
-    /// return soon.
+    /// The queue may read the clock under a lock, and several threads may read it at the same time, so the function must not use the queue
+    /// and must return soon.
     ///
     /// # Examples
     /// ```
@@ -161,8 +158,8 @@ impl Clock {
         Self(Kind::Function(Arc::new(Function { read: Box::new(read), latest: AtomicU64::new(0) })))
     }
 
-    /// Nanoseconds since some moment, for 584 years. Callers read it without the lock, so not in the order of their critical
-    /// sections: a critical section that compares times takes the maximum.
+    /// Nanoseconds since some moment, for 584 years. Callers read the time without the lock, and not in the order of their critical
+    /// sections, so a critical section that compares times takes the maximum.
     #[inline]
     pub(crate) fn now(&self) -> u64 {
         let now = match &self.0 {
@@ -175,8 +172,8 @@ impl Clock {
         now
     }
 
-    /// As [`now`](Self::now): for limiters and measurements. With the feature `quanta` it takes half the time. As a rule it is off by less
-    /// than a tenth of a microsecond, and may go back by as much.
+    /// As [`now`](Self::now), for limiters and measurements. With the feature `quanta` it takes half the time, but it is off by up to about
+    /// a tenth of a microsecond, and may go back by as much.
     #[inline]
     pub(crate) fn now_coarse(&self) -> u64 {
         match &self.0 {
@@ -188,13 +185,13 @@ impl Clock {
         }
     }
 
-    /// Whether this is not the real clock.
+    /// Whether the user has given another clock than the real one.
     #[inline]
     pub(crate) fn is_given(&self) -> bool {
         !matches!(self.0, Kind::Real)
     }
 
-    /// Whether getters expire delays beside the driver. By a given clock they do not, because it stands still while the driver is late.
+    /// Whether getters expire delays beside the driver. They do not by a given clock, because it stands still while the driver is late.
     #[inline]
     pub(crate) fn is_for_getters(&self) -> bool {
         match &self.0 {
@@ -205,12 +202,11 @@ impl Clock {
         }
     }
 
-    /// Whether this is a [`from_fn`](Self::from_fn).
     pub(crate) fn is_function(&self) -> bool {
         matches!(self.0, Kind::Function(_))
     }
 
-    /// Prepares [`now_coarse`](Self::now_coarse). Otherwise its first call in the process would take half a millisecond.
+    /// Prepares [`now_coarse`](Self::now_coarse), whose first call in the process would otherwise take half a millisecond.
     pub(crate) fn calibrate(&self) {
         #[cfg(all(feature = "quanta", not(loom)))]
         if matches!(self.0, Kind::Real) {
@@ -218,8 +214,8 @@ impl Clock {
         }
     }
 
-    /// The [`Instant`] at which this clock shows `time`, or until which the caller parks before it reads the clock again. `None`: never, or
-    /// only if a test moves it, or too far for the system.
+    /// The [`Instant`] at which this clock shows `time`, or until which the caller parks before it reads the clock again. `None` means
+    /// never, or only if a test moves the clock, or too late for the system.
     pub(crate) fn instant(&self, time: u64) -> Option<Instant> {
         match &self.0 {
             _ if time == u64::MAX => None,
@@ -229,7 +225,7 @@ impl Clock {
         }
     }
 
-    /// From now on each move of a mock clock unparks this thread, until it [unsubscribes](Self::unsubscribe).
+    /// Makes each move of a mock clock unpark this thread, until it [unsubscribes](Self::unsubscribe).
     pub(crate) fn subscribe(&self, thread: Unparker) -> Option<Ticket> {
         match &self.0 {
             Kind::Real | Kind::Function(_) => None,
@@ -267,7 +263,7 @@ impl MockClock {
 
     /// Advances the time. It stops 584 years after the start.
     ///
-    /// Queues with [`Driver::Manual`](crate::Driver::Manual) see it at their next [`turn`](crate::WorkQueue::turn). The driver
+    /// A queue with [`Driver::Manual`](crate::Driver::Manual) sees the new time at its next [`turn`](crate::WorkQueue::turn). The driver
     /// threads of other queues are woken, and queue the expired keys soon after.
     ///
     /// # Examples
@@ -281,10 +277,10 @@ impl MockClock {
     pub fn advance(&self, by: Duration) {
         let by = nanos(by);
         let later = |now: u64| Some(now.saturating_add(by).min(LATEST));
-        // AcqRel: pairs with the Acquire in `now`, and with other calls of this. The update is never refused. **Linearization point of an advance.**
+        // The linearization point of an advance. AcqRel: pairs with the Acquire in `now`, and with other calls of this.
         #[allow(deprecated, reason = "its new name is newer than Rust 1.85")]
         let _was = self.0.now.fetch_update(Ordering::AcqRel, Ordering::Acquire, later);
-        // Under the lock, as all of them are threads: no foreign code runs when a thread is unparked (P17).
+        // Under the lock, because all of them are threads, and no foreign code runs when a thread is unparked (P17).
         self.0.subscribers.lock().iter().for_each(Waiter::unpark);
     }
 }

@@ -1,4 +1,4 @@
-//! The system's clock, read in half the time: from the processor's counter, and from the clock every 50 µs.
+//! The system's clock, read in half the time: from the processor's counter, and only every 50 µs from the clock itself.
 //!
 //! ```text
 //!  clock    ──┬────────────────────────┬───────────┬────────────▶
@@ -8,15 +8,15 @@
 //!             │◀───── TRUSTED_NS at most ─────────▶│
 //! ```
 //!
-//! `quanta` measures the rate of the counter once in a process, to within a thousandth. Each thread reads the counter and the clock together,
-//! and computes the time from this pair for no longer than [`TRUSTED_NS`]. So even a rate that is off by a thousandth makes the time wrong by
-//! only 50 ns, and the errors do not add up. After a jump of the counter, or after a time in which it went on and the clock did not (the
-//! machine was suspended), more ticks than that have passed, and the thread reads a new pair.
+//! `quanta` measures the rate of the counter once in a process, to within 0.1 %. Each thread reads counter and clock together, and computes
+//! the time from this pair for no longer than [`TRUSTED_NS`], so even with a rate that is off by 0.1 % the time is wrong by at most 50 ns,
+//! and the errors do not add up. After a jump of the counter, or a suspension of the machine, more ticks than that have passed, and the
+//! thread reads a new pair.
 
 use std::cell::Cell;
 use std::sync::OnceLock;
 
-/// How long a pair of readings is used, in nanoseconds.
+/// For how many nanoseconds a pair of readings is used.
 const TRUSTED_NS: u64 = 50_000;
 
 /// What the counter and the clock showed when a thread read both, and the counter's rate.
@@ -24,9 +24,9 @@ const TRUSTED_NS: u64 = 50_000;
 struct Pair {
     counter: u64,
     clock: u64,
-    /// Nanoseconds a tick, times 2^32.
+    /// Nanoseconds for each tick, times 2^32.
     ns_per_tick: u64,
-    /// The number of ticks in [`TRUSTED_NS`]. 0: the thread has read nothing yet.
+    /// The number of ticks in [`TRUSTED_NS`], or 0 if the thread has read nothing yet.
     trusted_ticks: u64,
 }
 
@@ -34,8 +34,8 @@ thread_local! {
     static LAST: Cell<Pair> = const { Cell::new(Pair { counter: 0, clock: 0, ns_per_tick: 0, trusted_ticks: 0 }) };
 }
 
-/// The approximate time of `clock`; if it is not `real`, its exact time. One call does all but the fast path: with two, the compiler saves
-/// registers before the fast path.
+/// The approximate time of `clock` if it is `real`, and otherwise its exact time. One call does everything but the fast path, because with
+/// two the compiler saves registers before the fast path.
 #[inline]
 pub(super) fn now(real: bool, clock: impl Fn() -> u64) -> u64 {
     let last = LAST.get();
@@ -72,14 +72,14 @@ fn quanta() -> &'static quanta::Clock {
 
 impl Pair {
     fn read(quanta: &quanta::Clock, clock: impl Fn() -> u64) -> Self {
-        // The counter is read first: if the thread loses its processor between the two readings, the pair is soon too old.
+        // The counter is read first, so that the pair is soon too old if the thread loses its processor between the two readings.
         let (counter, clock) = (quanta.raw(), clock());
         let ns_per_tick = quanta.delta_as_nanos(0, 1 << 32);
         let trusted_ticks = (TRUSTED_NS << 32).checked_div(ns_per_tick).unwrap_or(0);
         Self { counter, clock, ns_per_tick, trusted_ticks }
     }
 
-    /// The time at which the counter shows this, unless the pair is too old.
+    /// The time at which the counter shows this, or `None` if the pair is too old.
     #[inline]
     fn time_at(&self, counter: u64) -> Option<u64> {
         let ticks = counter.wrapping_sub(self.counter);
@@ -111,16 +111,16 @@ mod tests {
             reads += 1;
             off += u64::from(coarse + 1000 < before || coarse > after + 1000);
         }
-        // One reading in 20 may be off: on a busy machine the thread changes processors, and their counters may be microseconds apart until
-        // the clock is read again (seen: 1.5 % of the readings, in a virtual machine).
+        // One reading in 20 may be off, because on a busy machine the thread changes processors, and their counters may be microseconds
+        // apart until the clock is read again.
         assert!(reads > 1000 && off * 20 < reads, "{off} of {reads}");
         assert!(read.get() < reads / 2, "{} readings of the clock in {reads}", read.get());
-        // Neither clock is answered from the time of the other: the system's has gone on for 300 ms by now.
+        // Neither clock is answered with the time of the other: the system's has been running for 300 ms by now.
         let both = |_| (now(true, || clock.now()) > 100_000_000, now(false, || 7));
         assert!((0..100).map(both).all(|pair| pair == (true, 7)), "a clock that is given is not the counter's");
     }
 
-    /// A clock, and a counter with a tick a nanosecond, which move only as a test says.
+    /// A clock, and a counter with a tick for each nanosecond, which move only as a test says.
     struct Steps {
         time: Cell<u64>,
         quanta: quanta::Clock,

@@ -15,7 +15,7 @@ pub(crate) fn time_left(until: u64, now: u64) -> Duration {
     if until == u64::MAX { Duration::MAX } else { Duration::from_nanos(until.saturating_sub(now)) }
 }
 
-/// A delay in nanoseconds. One of more than 584 years is `u64::MAX`, and never expires.
+/// A delay in nanoseconds. A delay of more than 584 years is `u64::MAX`, and never expires.
 #[inline]
 pub(crate) fn nanos(delay: Duration) -> u64 {
     u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX)

@@ -3,9 +3,9 @@
 use super::super::slab::{Links, Page};
 use super::{HEAD, Placements, SLOTS, Wheel};
 
-/// Entries in a block, which makes it 256 bytes, with its links.
+/// The number of entries in a block, which make it 256 bytes together with its links.
 const BLOCK: usize = 19;
-/// A place is the index of a block and, in these low bits, an index in the block.
+/// A place is the index of a block and, in this many low bits, an index in the block.
 const PLACE_BITS: u32 = 5;
 
 /// The most blocks of a wheel.
@@ -20,13 +20,13 @@ fn max_blocks() -> u32 {
 #[cfg(test)]
 std::thread_local!(pub(crate) static MAX_BLOCKS: std::cell::Cell<u32> = const { std::cell::Cell::new(HEAD >> PLACE_BITS) });
 
-/// Stored in place of a number: the entry was removed. So there are at most 2^32 - 1 numbers.
+/// Stored in place of the number of an entry that was removed, so there are at most 2^32 - 1 numbers.
 pub(super) const DEAD: u32 = u32::MAX;
 
 /// Pages without entries.
 pub(crate) type Pages = Vec<Box<Page<EntryBlock, 1>>>;
 
-/// Entries of one list. Its links lead to the neighbours in a circular list: blocks, or the head.
+/// Some entries of one list. The links lead to the neighbours in a circular list, which are blocks or its head.
 #[derive(Debug)]
 #[repr(C)] // the fields that a removal touches are close together
 pub(crate) struct EntryBlock {
@@ -48,7 +48,6 @@ impl Default for EntryBlock {
     }
 }
 
-/// The head of a list.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Head {
     pub(super) links: Links,
@@ -57,7 +56,6 @@ pub(super) struct Head {
 }
 
 impl Wheel {
-    /// Adds an entry at the end of a list.
     #[inline]
     pub(super) fn push(&mut self, placements: &mut impl Placements, head: u32, number: u32, deadline: u64) {
         let mut last = self.head(head).links.0;
@@ -76,7 +74,6 @@ impl Wheel {
         placement.place = last << PLACE_BITS | u32::from(at);
     }
 
-    /// Removes the first entry of a list.
     #[inline]
     pub(super) fn pop_front(&mut self, head: u32) -> Option<(u32, u64)> {
         let first = self.head(head).links.1;
@@ -86,7 +83,7 @@ impl Wheel {
         let block = &mut self.blocks[first];
         let mut at = usize::from(block.first);
         while block.numbers[at] == DEAD {
-            at += 1; // ends, by T6
+            at += 1; // ends, because the block has a live entry (T6)
         }
         block.first = at as u8;
         let entry = (block.numbers[at], block.deadlines[at]);
@@ -94,7 +91,7 @@ impl Wheel {
         Some(entry)
     }
 
-    /// Removes an entry, and its block if no other entry of it is live (T6).
+    /// Removes an entry, and also its block if that has no other live entry (T6).
     #[inline]
     pub(super) fn remove_entry(&mut self, index: u32, at: usize) {
         let block = &mut self.blocks[index];
@@ -115,19 +112,17 @@ impl Wheel {
         &self.heads[(head - HEAD) as usize]
     }
 
-    /// The links of a block, or of a head.
     #[inline]
     pub(super) fn links(&mut self, at: u32) -> &mut Links {
         if at & HEAD == 0 { &mut self.blocks.get_mut(at).0 } else { &mut self.heads[(at - HEAD) as usize].links }
     }
 
-    /// Whether the next insert finds a block. `false`: the wheel is full.
+    /// Whether the next insert finds a block. Otherwise the wheel is full.
     #[inline]
     pub(crate) fn has_room(&mut self) -> bool {
         self.blocks.has_below(max_blocks())
     }
 
-    /// Adds an empty block at the end of a list.
     #[cold]
     fn add_block(&mut self, last: u32, head: u32) -> u32 {
         debug_assert!(self.has_room());
@@ -176,7 +171,6 @@ impl Wheel {
         self.splice(head, last);
     }
 
-    /// Makes two blocks or heads neighbours.
     #[inline]
     pub(super) fn link(&mut self, a: u32, b: u32) {
         self.links(a).1 = b;
@@ -214,7 +208,7 @@ mod tests {
         }
     }
 
-    /// A wheel of as many blocks as there may be takes more delays as long as one of its blocks is empty, or can be made again.
+    /// A wheel that has as many blocks as there may be takes more delays as long as one of them is empty, or can be made again.
     #[test]
     fn a_full_wheel_uses_the_blocks_that_are_free() {
         const IN_BLOCK: u32 = BLOCK as u32;
@@ -245,7 +239,7 @@ mod tests {
         assert_eq!(wheel.sort_buffer.as_ptr(), buffer);
     }
 
-    /// After a burst some blocks are kept, and the others are to be freed, in whatever order the entries are removed.
+    /// After a burst some blocks are kept and the others freed, in whatever order the entries are removed.
     #[test]
     fn what_a_burst_took_is_given_back() {
         const BLOCKS: u32 = if cfg!(miri) { 1200 } else { 50_000 };

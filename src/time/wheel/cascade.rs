@@ -1,14 +1,14 @@
-//! Opening a slot: its entries move to finer slots, or are expired.
+//! Opening a slot: its entries have expired, or move to finer slots.
 //!
-//! A slot of more than `SORT_MAX` entries is opened in two passes. So expired entries wait for a look at each block, and not until a
-//! million entries have moved:
+//! A slot of more than `SORT_MAX` entries is opened in two passes, so that an expired entry waits only for a look at each block, and not
+//! until a million entries have moved:
 //!
 //! ```text
 //!   slot ──▶ OPENING ──▶ expire by the near horizon: to finer slots
 //!               └──────▶ DEFERRED ──▶ BACKLOG ──▶ to finer slots, while no entry has expired
 //! ```
 //!
-//! If a finer slot is opened meanwhile, its entries take the same way. Those that are deferred go in front of the backlog (T4).
+//! If a finer slot is opened meanwhile, its entries take the same way, and those that are deferred go in front of the backlog (T4).
 
 use super::blocks::{DEAD, EntryBlock};
 use super::{BACKLOG, DEFERRED, EXPIRED, HEAD, OPENING, Placements, Wheel};
@@ -16,11 +16,11 @@ use super::{BACKLOG, DEFERRED, EXPIRED, HEAD, OPENING, Placements, Wheel};
 /// A slot of at most this number of entries is opened in one step, which sorts them.
 pub(super) const SORT_MAX: usize = if cfg!(loom) { 1 } else { 256 };
 
-/// How far the near horizon is ahead of the time when a slot is opened, in ticks: a tenth of a second.
+/// How many ticks the near horizon is ahead of the time at which a slot is opened: a tenth of a second.
 pub(super) const NEAR_HORIZON: u64 = 100_000_000;
 
 impl Wheel {
-    /// Moves entries of the backlog to finer slots, for a caller that has found that no entry has expired.
+    /// Moves entries of the backlog to finer slots. The caller has found that no entry has expired.
     pub(crate) fn cascade(&mut self, placements: &mut impl Placements, budget: &mut usize) {
         while *budget > 0 {
             let Some((number, deadline)) = self.pop_front(BACKLOG) else { return };
@@ -40,7 +40,7 @@ impl Wheel {
         budget: &mut usize,
     ) {
         if start == end {
-            // Level 0: all entries have the same deadline, and have expired.
+            // At level 0 all entries have the same deadline, so they have expired.
             self.elapsed = start.max(self.elapsed);
             return self.splice_at_end(head, EXPIRED);
         }
@@ -73,13 +73,13 @@ impl Wheel {
         self.sort_buffer = entries;
     }
 
-    /// Takes the first block of `OPENING`. Entries that expire by the horizon move to their slots; the block with the others is
+    /// Takes the first block of `OPENING`. Its entries that expire by the horizon move to their slots, and the block with the others is
     /// deferred.
     pub(super) fn sift_block(&mut self, placements: &mut impl Placements, budget: &mut usize) {
         let index = self.links(OPENING).1;
         let EntryBlock { first, end, mut live, earliest, .. } = self.blocks[index];
         let mut at = usize::from(if earliest > self.horizon { end } else { first });
-        // A block that has lost its last entry is not read: it may be in another list by now.
+        // A block that has lost its last entry must not be read, because it may be in another list by now.
         while at < usize::from(end) && live > 0 {
             let block = &self.blocks[index];
             let (number, deadline) = (block.numbers[at], block.deadlines[at]);

@@ -13,7 +13,7 @@ impl Wheel {
     /// The first and the last tick of a slot.
     pub(super) fn range(&self, level: usize, slot: usize) -> (u64, u64) {
         let low = DIGIT * level as u32;
-        // The digits above the slot's are those of `elapsed`; level 10 has none above.
+        // The digits above the slot's are those of `elapsed`, and level 10 has none above.
         let above = self.elapsed.checked_shr(low + DIGIT).unwrap_or(0).checked_shl(low + DIGIT).unwrap_or(0);
         let start = above | (slot as u64) << low;
         (start, start | ((1 << low) - 1))

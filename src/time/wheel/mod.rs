@@ -15,21 +15,17 @@
 //!                    └──▶ block ◀──▶ block ◀──▶ block       19 entries each: deadlines, numbers
 //! ```
 //!
-//! The wheel is Varghese and Lauck's (SOSP 1987, scheme 7). The level is chosen as the Linux and tokio timers do it, by the highest
-//! digit in which the deadline differs from the wheel's time, `elapsed`. A tick is a nanosecond, so a slot of level 0 holds equal
-//! deadlines only. This precision costs more levels, but an entry rarely passes through more than three of them: a slot is opened
-//! only when an entry in it has expired, and the other entries then move to the slots that fit the time *now*.
+//! The wheel is Varghese and Lauck's (SOSP 1987, scheme 7), with levels as in the timers of Linux and tokio: the highest digit in which a
+//! deadline differs from the wheel's time, `elapsed`, chooses its level. A tick is a nanosecond. This precision costs more levels, but an
+//! entry rarely passes through more than three of them, because a slot is opened only when an entry in it has expired, and the others then
+//! move to the slots that fit the time *now*.
 //!
-//! A slot's entries are in a list of blocks. For each number in the wheel, the owner of the numbers keeps a [`Placement`]: the
-//! block of its entry and the index there, so that the wheel can find and remove it.
+//! Because an entry is in the slot of its deadline (T1), the first slot that is not empty has the earliest entry (T2). A slot is a list of
+//! blocks, first in, first out (T4). For each number, its owner keeps a [`Placement`], the place of its entry, so that the wheel can find
+//! and remove it.
 //!
-//! The invariants, in full in `INVARIANTS.md`: an entry is in the slot of its deadline or in a list beside
-//! the slots (T1), so the first slot that is not empty has the earliest entry (T2); `earliest` is a lower bound (T3); lists are first
-//! in, first out (T4); `elapsed` enters no slot without opening it (T5); each block in a list has a live entry (T6); entries that are
-//! put off expire after the horizon (T7).
-//!
-//! Work is bounded: [`pop`](Wheel::pop) takes a budget, and a slot of a million entries is opened in a million small steps. The
-//! caller may pause after each. (A slot of at most `SORT_MAX` entries is opened in one step.) `cascade.rs` has the picture.
+//! Work is bounded: [`pop`](Wheel::pop) takes a budget, and even a slot of a million entries is opened in small steps (see `cascade.rs`),
+//! after each of which the caller may pause.
 
 #![allow(clippy::vec_box, reason = "a block goes from list to list without being copied")]
 
@@ -49,43 +45,38 @@ use cascade::{NEAR_HORIZON, SORT_MAX};
 
 /// 11 digits of 6 bits are 66 bits: enough for every `u64`.
 const LEVELS: usize = 11;
-/// Bits of a digit.
 const DIGIT: u32 = 6;
-/// Slots of a level.
 const SLOTS: usize = 1 << DIGIT;
 
-/// An index from here on is the head of a list, not a block.
+/// An index from here on is that of a list's head, not of a block.
 const HEAD: u32 = 1 << 31;
-/// Expired entries, in order, not popped yet.
+/// The list of expired entries that were not popped yet, in order.
 const EXPIRED: u32 = HEAD | (LEVELS * SLOTS) as u32;
-/// Entries of an opened slot that were not examined yet.
+/// The entries of an opened slot that were not examined yet.
 const OPENING: u32 = EXPIRED + 1;
-/// Entries that were examined and expire after the horizon, while others are in `OPENING`.
+/// The entries that were examined and expire after the horizon, while others are in `OPENING`.
 const DEFERRED: u32 = EXPIRED + 2;
-/// Entries that expire after the horizon, and move to finer slots while no entry has expired.
+/// The entries that expire after the horizon, and move to finer slots while no entry has expired.
 const BACKLOG: u32 = EXPIRED + 3;
 
 /// What the owner of the numbers keeps for each number in the wheel.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Placement {
-    /// When the number expires, as bytes: so a placement takes 12 bytes, and its owner can use the other four of 16.
+    /// When the number expires. As bytes it makes a placement 12 bytes long, so that its owner can use the other four of 16.
     deadline: [u8; 8],
-    /// The place of its entry.
     place: u32,
 }
 
 impl Placement {
-    /// When the number expires. The entry has it too, for opening a slot; this one is read by callers that have only the number.
+    /// When the number expires. The entry has this too, but some callers have only the number.
     #[inline]
     pub(crate) fn deadline(&self) -> u64 {
         u64::from_ne_bytes(self.deadline)
     }
 }
 
-/// The owner of the numbers.
 pub(crate) trait Placements {
-    /// The placement of this number. Only the wheel writes its deadline and its place, which mean something only while the number
-    /// is in the wheel.
+    /// The placement of this number. Only the wheel writes it, and it means something only while the number is in the wheel.
     fn placement(&mut self, number: u32) -> &mut Placement;
 }
 
@@ -94,17 +85,15 @@ pub(crate) trait Placements {
 pub(crate) enum Popped {
     /// This number has expired, and is no longer in the wheel.
     Expired(u32),
-    /// Call again: the budget is used up.
+    /// The budget is used up: call again.
     BudgetSpent,
     /// No entry has expired, and a slot is being opened: call [`cascade`](Wheel::cascade), then this again.
     NeedsCascade,
     /// No entry expires before this time, and most probably one does then (T3).
     Until(u64),
-    /// The wheel is empty.
     Empty,
 }
 
-/// See the docs of this module.
 #[derive(Debug)]
 pub(crate) struct Wheel {
     /// The wheel's time (T5).
@@ -136,13 +125,13 @@ impl Wheel {
         }
     }
 
-    /// Inserts a number that is not in the wheel. If its deadline is in the past it is popped next, in the order of such inserts.
+    /// Inserts a number that is not in the wheel. If its deadline is in the past, it is popped next, in the order of such inserts.
     #[inline]
     pub(crate) fn insert(&mut self, placements: &mut impl Placements, number: u32, deadline: u64) {
         let sifting = !self.is_empty(OPENING);
         let opening = sifting || !self.is_empty(DEFERRED) || !self.is_empty(BACKLOG);
         if opening && deadline <= self.opening_end && (sifting || deadline > self.horizon) {
-            // In order (T4): behind the other entries of the slot that is being opened.
+            // Behind the other entries of the slot that is being opened (T4).
             let list = if deadline > self.horizon { BACKLOG } else { OPENING };
             self.push(placements, list, number, deadline);
         } else {
@@ -150,7 +139,6 @@ impl Wheel {
         }
     }
 
-    /// Removes a number that is in the wheel.
     #[inline]
     pub(crate) fn remove(&mut self, placements: &mut impl Placements, number: u32) {
         let (block, at) = unpack_place(placements.placement(number).place);
@@ -158,8 +146,8 @@ impl Wheel {
         self.remove_entry(block, at);
     }
 
-    /// Removes the next number that has expired at `now`, or says when to call again. (An earlier `now` than in the last call is
-    /// allowed, and finds nothing new.) Each entry that is removed or moved takes one from the budget.
+    /// Removes the next number that has expired at `now`, or says when to call again. An earlier `now` than that of the last call is
+    /// allowed, and finds nothing new. Each entry that is removed or moved takes one from the budget.
     #[inline]
     pub(crate) fn pop(&mut self, placements: &mut impl Placements, now: u64, budget: &mut usize) -> Popped {
         loop {
@@ -176,7 +164,7 @@ impl Wheel {
         }
     }
 
-    /// Moves entries that have expired to the list of expired ones, or says why there are none. `None`: look again.
+    /// Moves entries that have expired to the list of expired ones, or says why there are none. `None` means to look again.
     fn expire(&mut self, placements: &mut impl Placements, now: u64, budget: &mut usize) -> Option<Popped> {
         if !self.is_empty(OPENING) {
             self.sift_block(placements, budget);
@@ -211,10 +199,10 @@ impl Wheel {
         None
     }
 
-    /// No entry expires before this, and most probably one does then (T3). `None`: the wheel is empty.
+    /// No entry expires before this time, and most probably one does then (T3). `None` means that the wheel is empty.
     pub(crate) fn earliest(&self) -> Option<u64> {
         let slot = self.first().map(|(level, slot)| self.heads[level * SLOTS + slot].earliest);
-        // The lists beside the slots are in no order of deadlines, and are not searched: these are lower bounds.
+        // The lists beside the slots are not sorted by deadline, and are not searched, so these are lower bounds.
         let lists = [(EXPIRED, 0), (OPENING, self.elapsed), (DEFERRED, self.horizon), (BACKLOG, self.horizon)];
         lists.into_iter().filter(|&(list, _)| !self.is_empty(list)).map(|(_, at)| at).chain(slot).min()
     }
