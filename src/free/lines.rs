@@ -17,7 +17,7 @@
 //!
 //! A getter that takes an entry of another epoch than the one before compares the fronts of all lines. It stays with its own line, unless
 //! that is empty or its front is more than [`AHEAD`] epochs newer than the oldest one; then it goes to the line with the oldest front. A
-//! queued key is therefore overtaken only by the later keys of `AHEAD + 1` epochs, of up to [`EPOCH`] of each adder, and by one key for
+//! queued key is therefore overtaken only by the later keys of `AHEAD + 1` epochs, by up to [`EPOCH`] keys of each adder, and by one key for
 //! each line and getter (F12).
 
 use super::line::{Entry, Line};
@@ -29,7 +29,7 @@ use crossbeam_utils::CachePadded;
 const EPOCH: u64 = model_const(64, 1) as u64;
 /// A getter stays with its own line while its front is at most this number of epochs newer than the oldest one.
 const AHEAD: u64 = model_const(8, 1) as u64;
-/// Dead entries are swept from this number on.
+/// Up to this number, dead entries are not swept.
 const FEW: usize = model_const(1024, 1);
 
 /// All lines of a queue: see the top of this file.
