@@ -64,6 +64,11 @@ impl Figure {
         self.worst() > MARGIN
     }
 
+    /// The rivals to which it is lost.
+    fn better(&self) -> impl Iterator<Item = &(String, f64)> {
+        self.rivals.iter().filter(|rival| self.ratio(rival) > MARGIN)
+    }
+
     fn full_name(&self) -> String {
         joined(&[&self.family, &self.name])
     }
@@ -198,6 +203,22 @@ impl Workload<'_> {
         let forms = self.figures.iter().filter(|figure| figure.is_lost()).map(|figure| figure.form.as_str());
         forms.map(|form| if ["", "1 shard"].contains(&form) { "default" } else { form }).unique().join("; ")
     }
+
+    /// A row for each figure that is lost, and a column for each rival that is better in one of them.
+    fn all_lost(&self) -> String {
+        let lost = self.lost();
+        let rivals = lost.iter().flat_map(|figure| figure.better()).map(|rival| rival.0.as_str());
+        let rivals = rivals.unique().sorted().collect_vec();
+        let mut table = Table::new([&self.name, "keyqueue"].into_iter().chain(rivals.iter().copied()));
+        for figure in lost {
+            let cells = rivals.iter().map(|name| {
+                let rival = figure.better().find(|rival| rival.0 == *name);
+                rival.map_or(String::new(), |rival| format!("{} (**{:.2}**)", figures(rival.1), figure.ratio(rival)))
+            });
+            table.row([figure.full_name(), figure.with_unit(figure.ours)].into_iter().chain(cells));
+        }
+        table.to_string()
+    }
 }
 
 /// The workloads that have lost figures: the highest ratio that may be shown first. A family without a reason is a workload by itself.
@@ -247,37 +268,17 @@ pub fn lost(results: &Results, matrices: &[Results]) -> String {
     table.to_string()
 }
 
-/// What `BENCHMARKS.md` has no room for of the reasons.
+/// The reasons of which `BENCHMARKS.md` has only a few words.
 pub fn reasons(results: &Results, matrices: &[Results]) -> String {
     let list = all(results, matrices);
     let workloads = workloads(&list).into_iter().filter(|workload| !workload.more.is_empty());
-    workloads.map(|workload| format!("**{}.** {}", workload.name, workload.more)).join("\n\n")
+    workloads.map(|workload| format!("**{}.** {}. {}", workload.name, workload.why, workload.more)).join("\n\n")
 }
 
-/// Every figure that is lost: a table for each workload, the worst figure first, with a column for each rival that is better somewhere.
+/// Every figure that is lost, a table for each workload.
 pub fn all_lost(results: &Results, matrices: &[Results]) -> String {
     let list = all(results, matrices);
-    let table = |workload: Workload<'_>| {
-        let lost = workload.lost();
-        let better = |figure: &Figure| {
-            let better = figure.rivals.iter().filter(|rival| figure.ratio(rival) > MARGIN);
-            better
-                .map(|rival| (rival.0.clone(), format!("{} (**{:.2}**)", figures(rival.1), figure.ratio(rival))))
-                .collect_vec()
-        };
-        let rivals =
-            lost.iter().flat_map(|figure| better(figure)).map(|(rival, _)| rival).unique().sorted().collect_vec();
-        let mut table = Table::new([workload.name.clone(), "keyqueue".into()].iter().chain(&rivals));
-        for figure in lost {
-            let better = better(figure);
-            let cell =
-                |rival| better.iter().find(|(name, _)| name == rival).map_or(String::new(), |(_, cell)| cell.clone());
-            let cells = rivals.iter().map(cell);
-            table.row([figure.full_name(), figure.with_unit(figure.ours)].into_iter().chain(cells));
-        }
-        table.to_string()
-    };
-    workloads(&list).into_iter().map(table).join("\n\n")
+    workloads(&list).iter().map(Workload::all_lost).join("\n\n")
 }
 
 #[cfg(test)]
