@@ -190,6 +190,6 @@ fn style(subject: &str) -> (RGBColor, u32) {
 /// The same colours on a dark page: an image follows the reader's setting.
 const DARK: &str = "<style>@media (prefers-color-scheme: dark) {\
     [fill='#FFFFFF'] { fill: #0d1117 } [fill='#222222'] { fill: #e6edf3 } [fill='#777777'] { fill: #9aa4ae } \
-    [stroke='#777777'] { stroke: #9aa4ae } \
-    [stroke='#222222'] { stroke: #e6edf3 } [stroke='#DDDDDD'] { stroke: #30363d } [fill='#0072B2'] { fill: #4aa8e8 } [stroke='#0072B2'] { stroke: #4aa8e8 } \
+    [stroke='#777777'] { stroke: #9aa4ae } [stroke='#222222'] { stroke: #e6edf3 } [stroke='#DDDDDD'] { stroke: #30363d } \
+    [fill='#0072B2'] { fill: #4aa8e8 } [stroke='#0072B2'] { stroke: #4aa8e8 } \
     }</style>";

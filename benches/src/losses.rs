@@ -12,8 +12,8 @@ const MARGIN: f64 = 1.05;
 /// The percentiles that `BENCHMARKS.md` shows. Those that are further out depend on the few longest pauses of one run.
 const SHOWN: [f64; 3] = [50.0, 99.0, 99.9];
 
-/// The workloads of `BENCHMARKS.md`, and why keyqueue loses figures of them. A section has the name of a workload, and as its paragraphs the
-/// families of figures that belong to it, the reason in a few words, and, for `benches/TABLES.md`, more of it if there is more to say.
+/// The workloads of `BENCHMARKS.md`, and why keyqueue loses figures of them. A section is headed by the workload's name. Its paragraphs are
+/// the families of figures that belong to it, the reason in a few words, and, if there is more to say, the rest for `benches/TABLES.md`.
 const REASONS: &str = include_str!("../text/reasons.md");
 
 /// Each section of the data, and the heading in `benches/TABLES.md` above its tables.
