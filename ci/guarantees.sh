@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Each number that a text cites (P1, I9, W2, …) is defined in src/guarantees.rs, each number that is defined there is cited, and the
-# files and tests that are named there exist.
+# The promises (P1 …) are defined in src/guarantees.rs, which names no files, and the invariants (I9, W2 …) in INVARIANTS.md.
+# Each number that a text cites is defined on one of the two pages, and each number that is defined there is cited elsewhere. Each has one
+# row in the tables of INVARIANTS.md, and the files and tests that this page names exist.
 #
 # A citation is a capital letter and one or two digits, as a word of its own, in text:
 #   * in Markdown, but not in code: not between backticks, not between fences (those of ```text are text);
@@ -11,7 +12,8 @@
 # "P4 to P7" and "P4-P7" cite what lies between, too.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-page=src/guarantees.rs
+promises=src/guarantees.rs
+invariants=INVARIANTS.md
 
 # Prints FILE:LINE NUMBER for each citation in the files.
 citations() {
@@ -87,35 +89,53 @@ printf '%s\n' 'A1 and A2.' '```rust' 'A98' '```' '| `A98` | **A3**: |' > "$sampl
 found="$(citations "$sample/a.rs" "$sample/b.md" | cut -d' ' -f2 | tr '\n' ' ')"
 [ "$found" = "A1 A2 A3 A4 A5 A6 A7 A8 A9 A10 A11 A12 A13 A1 A2 A3 " ] || { echo "$0 finds in its sample: $found"; exit 1; }
 
-mapfile -t files < <(git ls-files -- src tests loom-tests fuzz benches examples README.md CONTRIBUTING.md reports/lock.md reports/unsafe.md | grep -E '\.(rs|md)$' | grep -vxF "$page")
+mapfile -t files < <(git ls-files -- src tests loom-tests fuzz benches examples README.md CONTRIBUTING.md POLICY.md reports/lock.md reports/unsafe.md | grep -E '\.(rs|md)$' | grep -vxF "$promises")
 cited="$(citations "${files[@]}")"
 failed=0
 
-declare -A defined uses
-for number in $(sed -nE 's|^//! \* \*\*([A-Z][0-9]{1,2})\*\* .*|\1|p' "$page"); do
-    [ -z "${defined[$number]:-}" ] || { echo "$page: $number is defined twice"; failed=1; }
-    defined[$number]=1
+# Prints the numbers that a page defines: `* **P1** …`.
+definitions() { sed -nE 's/^(\/\/! )?\* \*\*([A-Z][0-9]{1,2})\*\* .*/\2/p' "$1"; }
+
+declare -A page uses rows
+for file in "$promises" "$invariants"; do
+    for number in $(definitions "$file"); do
+        [ -z "${page[$number]:-}" ] || { echo "$file: $number is defined twice"; failed=1; }
+        page[$number]=$file
+        [[ "$number" == P* ]] && right=$promises || right=$invariants
+        [ "$file" = "$right" ] || { echo "$file: $number belongs in $right"; failed=1; }
+    done
 done
 while read -r place number; do
-    uses[$number]=1
-    [ -z "${defined[$number]:-}" ] || continue
-    echo "$place: $number is not defined in $page (if it is no citation, put it between backticks)"
+    [ -z "${page[$number]:-}" ] || continue
+    echo "$place: $number is defined neither in $promises nor in $invariants (if it is no citation, put it between backticks)"
     failed=1
-done < <(citations "$page" && echo "$cited")
-while read -r _ number; do uses[$number]=2; done <<<"$cited"
-for number in "${!defined[@]}"; do
-    [ "${uses[$number]:-}" = 2 ] || { echo "$page: nothing cites $number"; failed=1; }
-done
+done < <(citations "$promises" "$invariants" && echo "$cited")
+while read -r _ number; do uses[$number]=1; done <<<"$cited"
 
-# What the page names between backticks: paths, and tests, which are functions with a name of three words or more.
-names="$(grep -oE '`[^`]+`' "$page" | tr -d '`' | sort -u)"
-for path in $(grep -E '^[a-z-]+/' <<<"$names"); do
-    [ -n "$(git ls-files -- "$path")" ] || { echo "$page: there is no $path"; failed=1; }
+# The first cell of a row has its numbers: "P1", "I2, I3" or "T1 to T7".
+awk -F '|' '/^\| *[A-Z][0-9]/ { print $2 }' "$invariants" > "$sample/rows.md"
+while read -r _ number; do rows[$number]=$((${rows[$number]:-0} + 1)); done < <(citations "$sample/rows.md")
+for number in "${!page[@]}"; do
+    [ -n "${uses[$number]:-}" ] || { echo "${page[$number]}: nothing cites $number"; failed=1; }
+    [ "${rows[$number]:-0}" = 1 ] || { echo "$invariants: $number has ${rows[$number]:-0} rows"; failed=1; }
+done
+if awk -F '|' '/^\| *[A-Z][0-9]/ && ($3 ~ /^ *$/ || $4 ~ /^ *$/) { print FILENAME ":" FNR ": an empty cell"; found = 1 } END { exit !found }' "$invariants"; then
+    failed=1
+fi
+
+# What a page names between backticks: paths, and tests, which are functions with a name of three words or more.
+paths() { grep -oE '`[a-z-]+/[^`]*`' "$1" | tr -d '`' | sort -u; }
+for path in $(paths "$invariants"); do
+    [ -n "$(git ls-files -- "$path")" ] || { echo "$invariants: there is no $path"; failed=1; }
+done
+for path in $(paths "$promises"); do
+    echo "$promises names a file, which the package may not have: $path"
+    failed=1
 done
 functions="$(git grep -hoE '\bfn [a-z0-9_]+' -- src tests loom-tests | sort -u)"
-for name in $(grep -xE '[a-z0-9]+(_[a-z0-9]+){2,}' <<<"$names"); do
-    grep -qxF "fn $name" <<<"$functions" || { echo "$page: there is no test $name"; failed=1; }
+for name in $(grep -oE '`[a-z0-9]+(_[a-z0-9]+){2,}`' "$invariants" | tr -d '`' | sort -u); do
+    grep -qxF "fn $name" <<<"$functions" || { echo "$invariants: there is no test $name"; failed=1; }
 done
 
-echo "${#defined[@]} numbers, cited $(wc -l <<<"$cited") times"
+echo "${#page[@]} numbers, cited $(wc -l <<<"$cited") times"
 exit "$failed"

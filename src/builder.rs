@@ -17,6 +17,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     /// let queue = keyqueue::WorkQueue::new();
     /// queue.add("pod-1");
     /// ```
+    #[doc(alias = "TypedNewDelayingQueue")]
     #[doc(alias = "NewQueue")]
     #[doc(alias = "NewDelayingQueue")]
     #[doc(alias = "NewTypedDelayingQueue")]
@@ -152,7 +153,7 @@ impl<K> WorkQueueBuilder<K> {
     /// | anywhere in `add`, `get`, `done` or such a `succeed`, but for the rows below | nobody who adds, gets or is done. Memory that was given up is not freed meanwhile |
     /// | in an add, from its beginning to its end | drains, idle waits, `stop`, and getters that would be told of a shut-down: they get keys as before |
     /// | in a segment queue, as it stores a key | the one getter to which this place falls |
-    /// | in a segment queue, as it links the next block (one push in 31) | **all who push or pop a key**; with several shards, those whose segment queue it is, and getters that come there |
+    /// | in a segment queue, as it links the next block (one push or get in 31) | **all who push or pop a key**; with several shards, those whose segment queue it is, and getters that come there |
     /// | in the map, as it replaces its table by a larger one, or by one without the marks of removed keys | **all who add a key that is new to the map**, and calls that look at all keys, as drains, idle waits and `take_where` do |
     /// | in a call that sets, drops or expires a delay, counts failures, or cools down | other such calls, `succeed` of a key with a delay or failures, lists of delayed keys, and the shut-down |
     /// | as it wakes or becomes a getter that waits | others that wake one, or begin to wait |
@@ -370,6 +371,7 @@ impl<K> WorkQueueBuilder<K> {
     /// queue.add("pod-1");
     /// assert_eq!(rejected.load(Ordering::Relaxed), 1);
     /// ```
+    #[doc(alias = "SetProvider")]
     pub fn observer(mut self, observer: impl Observer + 'static) -> Self {
         self.settings.observer = Some(Box::new(observer));
         self

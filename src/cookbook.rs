@@ -358,35 +358,106 @@
 //!
 //! # From client-go
 //!
+//! These tables have a row for each part of client-go's `util/workqueue`, and of what apimachinery's `util/wait` has for backoff: the public
+//! names, and those private ones that descriptions of its design walk through. The names that one would search for are aliases, so that
+//! the search of these docs leads from them to the item that takes their place. They were compared with client-go of 24 July 2026.
+//!
+//! ## What its package promises
+//!
+//! | client-go says | here | what differs |
+//! |---|---|---|
+//! | *Fair*: in the order of adds | [`WorkQueue`](crate::WorkQueue) | with several [shards](crate::WorkQueueBuilder::shards) or [priorities](crate::Priority) the order holds within each |
+//! | `Stingy`: a key is processed by one worker at a time, and once for all adds before | [`WorkQueue`](crate::WorkQueue) | the same, and [`Added`](crate::Added) says which of these an add was |
+//! | *Multiple consumers and producers*; a key may be added while it is processed | [`add`](crate::WorkQueue::add), from any thread | the same: the key is queued again when it is done |
+//! | *Shutdown notifications* | [`get`](crate::WorkQueue::get) returns `None` | and [`until_shutting_down`](crate::Item::until_shutting_down) tells a handler |
+//!
+//! ## Queues and their calls
+//!
 //! | client-go `util/workqueue` | here | what differs |
 //! |---|---|---|
-//! | `NewQueue`, `NewTyped`, `NewDelayingQueue`, `NewTypedDelayingQueue`, `NewRateLimitingQueue`, `NewTypedRateLimitingQueue` | [`WorkQueue::new`](crate::WorkQueue::new) | one type for all three; the limiter goes to the [builder](crate::WorkQueueBuilder::rate_limiter), and by default only retries with growing delays, without a bucket |
+//! | `Interface`, `TypedInterface`, `DelayingInterface`, `TypedDelayingInterface`, `RateLimitingInterface`, `TypedRateLimitingInterface`; `Type`, `Typed`, and the private `delayingType`, `rateLimitingType` | [`WorkQueue`](crate::WorkQueue) | one type has all calls, so no queue wraps another |
+//! | `New`, `NewTyped`, `NewDelayingQueue`, `NewTypedDelayingQueue`, `TypedNewDelayingQueue`, `NewRateLimitingQueue`, `NewTypedRateLimitingQueue` | [`WorkQueue::new`](crate::WorkQueue::new) | the limiter goes to the [builder](crate::WorkQueueBuilder::rate_limiter). By default only retries wait, with growing delays and without a bucket |
 //! | `NewWithConfig`, `NewTypedWithConfig`, `NewDelayingQueueWithConfig`, `NewTypedDelayingQueueWithConfig`, `NewRateLimitingQueueWithConfig`, `NewTypedRateLimitingQueueWithConfig`; `QueueConfig`, `TypedQueueConfig`, `DelayingQueueConfig`, `TypedDelayingQueueConfig`, `RateLimitingQueueConfig`, `TypedRateLimitingQueueConfig` | [`WorkQueue::builder`](crate::WorkQueue::builder), [`WorkQueueBuilder`](crate::WorkQueueBuilder) | methods in place of fields |
 //! | `NewNamed`, `NewNamedDelayingQueue`, `NewNamedRateLimitingQueue` | [`name`](crate::WorkQueueBuilder::name) | a name alone exports no metrics |
 //! | `NewDelayingQueueWithCustomClock` | [`clock`](crate::WorkQueueBuilder::clock) | and [`Driver::Manual`](crate::Driver::Manual), for tests without threads |
-//! | `Interface`, `TypedInterface`, `DelayingInterface`, `TypedDelayingInterface`, `RateLimitingInterface`, `TypedRateLimitingInterface` | [`WorkQueue`](crate::WorkQueue) | one type has all calls |
+//! | `NewDelayingQueueWithCustomQueue`, `NewRateLimitingQueueWithDelayingInterface` | not here | they put a queue of one's own below another; there are no layers |
+//! | `Queue`, `DefaultQueue` with `Touch`, `Push`, `Pop`, `Len` | not here: [`Priority`](crate::Priority), [`fair_by`](crate::WorkQueueBuilder::fair_by) | the storage cannot be replaced. `Touch` is for priorities that change: here a later add may [raise](crate::AddOptions::priority) a queued key |
 //! | `Add` | [`add`](crate::WorkQueue::add) | says what it did |
-//! | `Get` and `Done` | [`get`](crate::WorkQueue::get), and the drop of the [`Item`](crate::Item) or its `done` | `Done` cannot be forgotten, nor called twice |
+//! | `Get` and `Done` | [`get`](crate::WorkQueue::get), and the drop of the [`Item`](crate::Item) or its [`done`](crate::Item::done) | `Done` cannot be forgotten, nor called twice |
 //! | `Len` | [`len`](crate::WorkQueue::len) | takes no lock |
 //! | `ShutDown`, `ShutDownWithDrain`, `ShuttingDown` | [`shut_down`](crate::WorkQueue::shut_down), [`shut_down_with_drain`](crate::WorkQueue::shut_down_with_drain), [`shutting_down`](crate::WorkQueue::shutting_down) | a drain also waits for queued keys: without workers it does not return |
 //! | `AddAfter` | [`add_after`](crate::WorkQueue::add_after) | [`cancel`](crate::WorkQueue::cancel) undoes it, and [`remove`](crate::WorkQueue::remove) an `Add` too |
-//! | `waitingLoop`, `waitingForAddCh` | [`Driver`](crate::Driver) | no goroutine before the first delay, no heartbeat every ten seconds, and no channel of 1000: `add_after` never waits |
 //! | `AddRateLimited`, `Forget`, `NumRequeues` | [`add_rate_limited`](crate::WorkQueue::add_rate_limited), [`forget`](crate::WorkQueue::forget), [`num_requeues`](crate::WorkQueue::num_requeues) | the holder of a key calls [`retry`](crate::Item::retry) and [`succeed`](crate::Item::succeed). A retry of theirs is replaced or dropped by [the end of a later run](crate::DelayConflict); the delay of `add_rate_limited` and `add_after` is a caller's, which counts as in client-go: the earliest one, whatever a run decides |
-//! | `NewItemExponentialFailureRateLimiter`, `NewTypedItemExponentialFailureRateLimiter`, `DefaultItemBasedRateLimiter` | [`ItemExponentialFailure`](crate::rate_limiter::ItemExponentialFailure) | no negative delay at 2^63 ns |
-//! | `NewItemFastSlowRateLimiter`, `NewTypedItemFastSlowRateLimiter` | [`ItemFastSlow`](crate::rate_limiter::ItemFastSlow) | |
+//! | the loop `for c.processNextItem() {}` | [`Workers`](crate::Workers) | catch panics, count retries, drain with a deadline |
+//! | `ParallelizeUntil`, `DoWorkPieceFunc`, `Options`, `WithChunkSize` | not here: [`Workers`](crate::Workers) for keys | it has no queue: it calls a function for each index. Scoped threads or a crate such as `rayon` do that |
+//!
+//! The fields of `Typed`, all private:
+//!
+//! | client-go | here | what differs |
+//! |---|---|---|
+//! | `queue`, `dirty`, `processing` | the state of a key: [`is_dirty`](crate::Item::is_dirty), [`processing_keys`](crate::Inspect::processing_keys), [`len`](crate::WorkQueue::len) | a slice and two sets there. Here one table, in which each key has its state, so an add looks the key up once |
+//! | `cond` | [`get`](crate::WorkQueue::get), [`get_async`](crate::WorkQueue::get_async) | a list of those that wait, threads and tasks. Each add wakes one of them at most |
+//! | `shuttingDown`, `drain`, `stopCh`, `stopOnce` | [`shut_down`](crate::WorkQueue::shut_down), which wakes all that wait | no channel: a second shut-down only ends drains |
+//! | `wg` | not here | `ShutDown` waits for the goroutines there. The [driver](crate::Driver) thread ends by itself |
+//! | `unfinishedWorkUpdatePeriod`, `defaultUnfinishedWorkUpdatePeriod`; `updateUnfinishedWork`, `updateUnfinishedWorkLoop` | [`Observer::interval`](crate::observe::Observer::interval) | 500 ms too, and nothing to start; all metrics are reported then, and none while the queue is idle. It goes on after a shut-down until the last key is done |
+//!
+//! ## Delays
+//!
+//! | client-go, all private | here | what differs |
+//! |---|---|---|
+//! | `waitFor` (`data`, `readyAt`, `index`) | [`DelayedKey`](crate::DelayedKey), from [`delayed_keys`](crate::Inspect::delayed_keys) | a key may have [two delays](crate::DelayConflict): a caller's, and one that its last holder has chosen |
+//! | `waitForPriorityQueue`, `waitingForQueue` | [`Driver`](crate::Driver) | a timing wheel in place of a heap: a delay is set, moved and cancelled without being sorted among the others |
+//! | `waitingEntryByData` | [`delayed_keys`](crate::Inspect::delayed_keys) | no map of its own: the delay is found through the key, in the table of all keys |
+//! | `insert` | [`DelayConflict`](crate::DelayConflict) | the earlier delay wins by default, as there; a call may ask for the later or the first one |
+//! | `waitingForAddCh` | [`add_after`](crate::WorkQueue::add_after) | no channel of 1000, so it never waits for a loop: it sets the delay itself, before it returns |
+//! | `waitingLoop`, `nextReadyAtTimer` | [`Driver`](crate::Driver) | a thread that starts with the first delay, and is parked until the earliest [deadline](crate::Stats::next_deadline). An earlier one wakes it. Getters also queue keys that are due |
+//! | `heartbeat`, `maxWait` | not here: [`Driver`](crate::Driver) | they are an insurance there: the loop looks every ten seconds. An idle queue is quiet here |
+//! | `stopCh`, `stopOnce` | [`shut_down`](crate::WorkQueue::shut_down) | also ends the driver. [`take_delayed`](crate::WorkQueue::take_delayed) returns the delays that are left, which are lost there |
+//!
+//! ## Limiters
+//!
+//! | client-go | here | what differs |
+//! |---|---|---|
+//! | `RateLimiter`, `TypedRateLimiter` with `When`, `Forget`, `NumRequeues` | [`RateLimiter`](crate::rate_limiter::RateLimiter) with [`when`](crate::rate_limiter::RateLimiter::when), [`forget`](crate::rate_limiter::RateLimiter::forget), [`num_requeues`](crate::rate_limiter::RateLimiter::num_requeues) | |
+//! | `ItemExponentialFailureRateLimiter`, `TypedItemExponentialFailureRateLimiter`, `NewItemExponentialFailureRateLimiter`, `NewTypedItemExponentialFailureRateLimiter`, `DefaultItemBasedRateLimiter`, `DefaultTypedItemBasedRateLimiter` | [`ItemExponentialFailure`](crate::rate_limiter::ItemExponentialFailure) | no negative delay at 2^63 ns |
+//! | `ItemFastSlowRateLimiter`, `TypedItemFastSlowRateLimiter`, `NewItemFastSlowRateLimiter`, `NewTypedItemFastSlowRateLimiter` | [`ItemFastSlow`](crate::rate_limiter::ItemFastSlow) | |
+//! | the maps `failures` under `failuresLock` | [`num_requeues`](crate::WorkQueue::num_requeues), [`PerKey::max_tracked`](crate::rate_limiter::PerKey::max_tracked) | the queue counts the failures of a key with the key. A limiter that is used alone has a table with several locks, which can be bounded |
 //! | `StepRateLimiter` | [`Step`](crate::rate_limiter::Step) | client-go has none: a table of delays by the number of failures |
 //! | `BucketRateLimiter`, `TypedBucketRateLimiter` | [`Bucket`](crate::rate_limiter::Bucket) | [`DedupingBucket`](crate::rate_limiter::DedupingBucket) gives a key one token however often it is added |
-//! | `NewMaxOfRateLimiter`, `NewTypedMaxOfRateLimiter` | [`MaxOf`](crate::rate_limiter::MaxOf) | |
-//! | `NewWithMaxWaitRateLimiter`, `NewTypedWithMaxWaitRateLimiter` | [`WithMaxWait`](crate::rate_limiter::WithMaxWait) | |
+//! | `MaxOfRateLimiter`, `TypedMaxOfRateLimiter`, `NewMaxOfRateLimiter`, `NewTypedMaxOfRateLimiter` | [`MaxOf`](crate::rate_limiter::MaxOf) | |
+//! | `WithMaxWaitRateLimiter`, `TypedWithMaxWaitRateLimiter`, `NewWithMaxWaitRateLimiter`, `NewTypedWithMaxWaitRateLimiter` | [`WithMaxWait`](crate::rate_limiter::WithMaxWait) | |
 //! | `DefaultControllerRateLimiter`, `DefaultTypedControllerRateLimiter` | [`default_controller_rate_limiter`](crate::rate_limiter::default_controller_rate_limiter) | not the queue's default, which has no bucket |
-//! | `MetricsProvider` | the feature `metrics`, or an [`Observer`](crate::observe::Observer) | per queue, not per process |
-//! | `updateUnfinishedWorkLoop` | [`Observer::interval`](crate::observe::Observer::interval) | 500 ms too, and nothing to start; all metrics are reported then, and none while the queue is idle. It goes on after a shut-down until the last key is done |
-//! | `wait.Backoff`, its `Step`; `wait.Jitter` | `backoff::Backoff`, its `step`; `backoff::jitter` | no negative delay at 2^63 ns; as an iterator it ends after its steps; [`within_cap`](crate::backoff::Backoff::within_cap) keeps jitter from exceeding the cap |
-//! | `wait.NewExponentialBackoffManager`, its `Backoff`; `wait.Backoff.DelayWithReset` | `backoff::BackoffManager::exponential`, `step`; `windowed` | a delay, not a timer; jitter does not exceed the maximum of `exponential` |
-//! | `wait.BackoffUntil`, `wait.JitterUntil`, `wait.Until` | `backoff::backoff_until`, `backoff::backoff_until_async` | the stop wakes the wait; the jitter is that of the backoff |
-//! | the loop `for c.processNextItem() {}` | [`Workers`](crate::Workers) | catch panics, count retries, drain with a deadline |
 //!
-//! So `workqueue.NewRateLimitingQueue(workqueue.DefaultControllerRateLimiter())` is
+//! ## Metrics
+//!
+//! | client-go | here | what differs |
+//! |---|---|---|
+//! | `MetricsProvider` | the feature `metrics`, or an [`Observer`](crate::observe::Observer) | per queue, not per process |
+//! | `SetProvider`; the private `globalMetricsProvider` | [`observer`](crate::WorkQueueBuilder::observer) | the same: each queue is given its own |
+//! | `NewDepthMetric`, `NewAddsMetric`, `NewLatencyMetric`, `NewWorkDurationMetric`, `NewUnfinishedWorkSecondsMetric`, `NewLongestRunningProcessorSecondsMetric`, `NewRetriesMetric` | [`Metrics`](crate::observe::Metrics) and [`Stats`](crate::Stats) | one struct with all values; with the feature `metrics` they have client-go's names, such as `workqueue_depth` |
+//! | `GaugeMetric`, `SettableGaugeMetric`, `CounterMetric`, `HistogramMetric`, `SummaryMetric` | numbers, and [`Histogram`](crate::observe::Histogram) | nothing is called for a single event unless an [`Observer`](crate::observe::Observer) asks for it |
+//! | `queueMetrics`, `defaultQueueMetrics` with `addTimes` and `processingStartTimes` (private) | [`Metrics`](crate::observe::Metrics), if the queue [measures](crate::WorkQueueBuilder::measure) | no maps: the times are beside the key. When keys come fast, one in eight is measured |
+//! | `retryMetrics`, `defaultRetryMetrics` (private) | [`Stats::retries`](crate::Stats::retries) | counts all adds with a delay, as there; [`failures`](crate::Stats::failures) counts those with the limiter's |
+//! | `noMetrics`, `noopMetric`, `noopMetricsProvider` (private) | not here | a queue without an observer has nobody to call |
+//!
+//! ## Backoff without a queue
+//!
+//! | apimachinery `util/wait` | here | what differs |
+//! |---|---|---|
+//! | `wait.Backoff`, its `Step`; `wait.Jitter` | [`Backoff`](crate::backoff::Backoff), its [`step`](crate::backoff::Backoff::step); [`jitter`](fn@crate::backoff::jitter) | no negative delay at 2^63 ns; as an iterator it ends after its steps; [`within_cap`](crate::backoff::Backoff::within_cap) keeps jitter from exceeding the cap |
+//! | `wait.DelayFunc`, `wait.Timer` | [`Backoff`](crate::backoff::Backoff) as an iterator | delays, not timers: the caller sleeps as its runtime does |
+//! | `wait.BackoffManager`, its `Backoff` | [`BackoffManager`](crate::backoff::BackoffManager), its [`step`](crate::backoff::BackoffManager::step) | a delay, not a timer |
+//! | `wait.NewExponentialBackoffManager`; the private `exponentialBackoffManagerImpl` | [`exponential`](crate::backoff::BackoffManager::exponential) of [`BackoffManager`](crate::backoff::BackoffManager) | jitter does not exceed its maximum |
+//! | `getNextBackoff` (private) | [`step`](crate::backoff::BackoffManager::step) | the same: it starts over after a quiet period |
+//! | `wait.NewJitteredBackoffManager`; the private `jitteredBackoffManagerImpl` | [`new`](crate::backoff::BackoffManager::new) of [`BackoffManager`](crate::backoff::BackoffManager), with a backoff of factor 0 | |
+//! | `wait.Backoff.DelayWithReset`; the private `backoffManager` | [`windowed`](crate::backoff::BackoffManager::windowed) | |
+//! | `wait.BackoffUntil`, `wait.JitterUntil`, `wait.Until`, `wait.NonSlidingUntil`, `wait.Forever`, and those with a context | [`backoff_until`](crate::backoff::backoff_until), [`backoff_until_async`](crate::backoff::backoff_until_async), [`Timing`](crate::backoff::Timing) | the stop wakes the wait; the jitter is that of the backoff |
+//! | their `stopCh`; `wait.NeverStop` | [`Stop`](crate::backoff::Stop) | |
+//! | `wait.ExponentialBackoff`, `wait.PollUntilContextTimeout`, other `wait.Poll…`; `wait.Group`, `wait.ContextForChannel` | not here: a loop over a [`Backoff`](crate::backoff) | the rest is no backoff: threads are joined, and futures are dropped |
+//!
+//! ## The usual loop
+//!
+//! `workqueue.NewRateLimitingQueue(workqueue.DefaultControllerRateLimiter())` is
 //! ```
 //! use keyqueue::WorkQueue;
 //! use keyqueue::rate_limiter::default_controller_rate_limiter;

@@ -1,28 +1,27 @@
-//! How the queue works inside: the page for the curious. This module has no items.
+//! How the queue works inside. This module has no items.
 //!
-//! You can use the crate without this page. Start here to change the crate, or to debug a program that hangs. The files that the page names
-//! have the details. [`guarantees`](crate::guarantees) has the invariants by number.
+//! Comments cite promises and invariants by number (P1, W1 …): [`guarantees`](crate::guarantees) has the promises, and `INVARIANTS.md` of
+//! the repository has the rest, with what upholds and shows each.
 //!
-//! # A call
+//! # The picture
 //!
 //! ```text
-//!  add(key) ─ hash ─▶ shard ─ lock ─┬─ find the key's slot in the table, or make one
-//!                                   ├─ change its state, and queue it if it must be handed out
-//!                                   ├─ if it owes a wake-up, take the getter from the hub
-//!                                   └─ unlock ─▶ wake it, call the observer, drop keys
+//!             ┌───── a shard, under one lock ──────┐           ┌ the hub, under its lock ┐
+//!  add ──────▶│ table ─▶ slot: key, state ◀─ order │── owed ──▶│ waiting threads, tasks  │──▶ wake-up
+//!  get ◀──────│                ▲                   │           │ drains, driver          │
+//!  done ─────▶│              wheel                 │           └─────────────────────────┘
+//!             └────────────────────────────────────┘
 //! ```
 //!
-//! A *shard* is the data under one lock. A queue has one shard unless it is [built with more](crate::WorkQueueBuilder::shards). The *hub*
-//! is what the shards share: the list of waiting getters, and the life cycle of the queue. A critical section of an add takes 5 to 15 ns.
-//! No call holds the lock for long: a call with much to do, such as the expiry of a million delays, takes the lock many times.
+//! A *shard* is the data under one lock, and a queue has one unless it is built with [more](crate::WorkQueueBuilder::shards). The *table*
+//! finds a key by its hash, the *order* says which queued key comes next, and the *wheel* has the deadlines of delayed keys. All three
+//! point to the key's *slot*, which stores the key beside its state. The *hub* has what shards share, such as the waiting threads.
 //!
-//! What a lock guards is a *machine*: plain data, with a function for each verb (`add`, `get`, `done` …). It knows no lock, thread, waker
-//! or clock. It returns its answer and what is *owed*: wake-ups, or memory to be freed after the lock. `src/machine/`. `src/shared/` has
-//! one file per kind of call: it takes the lock, calls a verb, and does what is owed.
+//! Under the public types the code has two layers. The lower one, `src/machine/`, is plain data with a function for each *verb*, as `add`.
+//! That layer knows no lock, thread or clock, so tests drive it step by step. Above it, `src/shared/` has a file for each kind of call,
+//! which locks a shard, calls verbs, unlocks, and then does what they owe, such as a wake-up.
 //!
-//! # A key
-//!
-//! The queue stores a key once, in a *slot* with its hash and one word of state. The word has a bit for each of client-go's two sets:
+//! # The life of a key
 //!
 //! ```text
 //!            add                   get                          add
@@ -33,148 +32,97 @@
 //!    └──────────────────────────── done ─────────┘     (queued again, at the back)
 //! ```
 //!
-//! Three more bits stand for a delay, for counted failures and for a key that cools down. Each keeps the slot, even if the key is not queued
-//! and not processing. Up to
-//! 63 slots are a chunk. The queue frees an empty chunk, so its memory comes back after a burst. The table is an array of chains that run
-//! through the slots. When it grows, each call moves some chains, so no call pays for all of them. `src/key/`.
+//! The two bits are client-go's two sets: a *dirty* key must run, and a *processing* key has a worker. A key is queued exactly while it is
+//! dirty and not processing.
 //!
-//! # The order
+//! * **`add`** finds the key's slot or makes one, and sets the dirty bit. Unless that was set, or the key is processing and must not get a
+//!   second worker, it also puts the key at the back of the order.
+//! * **`get`** takes the first key of the order and marks it as processing. The [`Item`](crate::Item) points to the slot, so no later call
+//!   looks the key up.
+//! * **`done`**, usually by the drop of the item, queues the key again if it has become dirty, and forgets it if no bit keeps it.
 //!
-//! ```text
-//!  without priorities and groups: a line                with groups: lanes, one for each group of a priority
+//! Three more bits keep a slot though its key is neither dirty nor processing: it has a delay, its failures are counted, or it is cooling
+//! down.
 //!
-//!   ┌───────────────┐ ┌───────────────┐                  HIGH    new: tenant-2   old: ─
-//!   │     ●  ●    ● │ │ ● ● ●         │                  NORMAL  new: ─          old: tenant-3 ─ tenant-1 ─ tenant-2
-//!   └───────────────┘ └───────────────┘                                                └ key key key
-//!     get ▲      hole       add ▲                        LOW     new: tenant-1   old: ─
+//! # Three rules that must not be broken
 //!
-//!  with priorities: a line for each
-//! ```
+//! 1. **A key's state and its places change in one critical section.** So each call takes effect at one moment, and no thread sees a dirty
+//!    key that is not in the order, or the deadline of a cancelled delay (I1, I5, I9). The step that clears the last bit frees the slot,
+//!    and no reference to it may be used afterwards (S2, S4).
+//! 2. **Nothing foreign and nothing long happens under a lock.** A verb wakes no thread, drops no key, frees no memory and calls no code of
+//!    the user (P17 has the exceptions). It returns what is *owed*, which the call does after the unlock (W4). Work for many keys, such as
+//!    the expiry of a million delays, is cut into steps, between which the lock is free (P11).
+//! 3. **Whoever waits says so first, and looks afterwards.** A getter goes on the list of the hub, which raises a flag, then visits each
+//!    shard under its lock, and parks only if it finds no key. An add reads the flag in the critical section that queues its key. The lock
+//!    orders the two, so either the getter finds the key or the add finds the flag, and no wake-up is lost (W1, I6). A woken getter that
+//!    leaves without a key passes its wake-up on (W3).
 //!
-//! A line is a list of blocks of pointers. A get takes the next one. A slot has the position of its key. So `remove`, and an add that
-//! raises the priority, find the key at once, and leave a hole. A bitmap says which priorities have keys. The first call that gives a
-//! priority makes the line that of NORMAL, in one step. The groups of a priority take turns: a group that gets its first key comes soon
-//! (*new*), and then in turn (*old*). `src/order/`.
+//! A thread holds one shard at a time, and meanwhile may lock the hub, but never the other way round.
 //!
-//! # Delays
+//! # Order and delays
 //!
-//! Deadlines are in a hierarchical timing wheel. A slot of the lowest level is a nanosecond long, of the next level 64, then 64 times 64. A
-//! deadline goes to the level of the highest base-64 digit in which deadline and now differ. When an entry of its slot has expired, the
-//! deadline moves to a finer slot. It moves two or three times, however many keys there are. The first delay starts a thread, the *driver*,
-//! which parks until the time of the first slot. The driver also reports metrics, at the observer's
-//! [interval](crate::observe::Observer::interval). (With several shards it also wakes tasks that have found a shard's lock held for long.)
-//! If the system cannot start the thread, the threads that wait do its work. With [`Driver::Manual`](crate::Driver::Manual), only calls of
-//! `turn` do it. `src/time/wheel/`, `src/shared/driver/`.
+//! The order is a *line*, a list of blocks of pointers. The slot knows its key's position, so `remove` leaves a hole without a search. With
+//! priorities there is a line for each, and one hand-out in 16 goes to a lower one that waits. With groups each priority has a *lane* for
+//! each group, and these take turns.
 //!
-//! # Waiting
-//!
-//! ```text
-//!  getter:  go on the list (sets a flag) ─▶ visit each shard under its lock ─ no key ─▶ park
-//!  adder:   lock the shard ─ queue the key ─ read the flag ─ unlock ─▶ if set: wake a waiter
-//! ```
-//!
-//! The lock orders the two. If the getter comes later, it finds the key. If the adder comes later, it finds the flag. So no wake-up is
-//! lost, and an add costs nothing more while no getter waits. Threads and tasks are in the same list. Each queued key owes one wake-up. A
-//! woken waiter that leaves without a key, such as a dropped future, passes the wake-up on. `src/shared/hub.rs`, `src/wait.rs`.
+//! Deadlines are in a hierarchical timing wheel, whose finest slots are a nanosecond wide, and those of each further level 64 times as
+//! wide. A deadline moves to a finer slot two or three times, however many keys there are. The first delay starts a thread, the *driver*,
+//! which sleeps until the earliest deadline, then adds the keys whose delays have expired.
 //!
 //! # Several shards
 //!
-//! Each shard has its own lock, table, order and wheel. The key's hash chooses the shard. A getter stays with a shard for up to 64 keys.
-//! Then it takes up to 64 of the keys that it has just added itself. Then it goes to the shard whose first key has waited longest. With
-//! priorities or groups, a getter stays for up to 4 keys. Then it goes to the shard whose first key has the highest priority; or, once in
-//! 16 hand-outs of all shards, it takes a key of a lower priority, wherever that is. So threads rarely meet at a lock. A bounded number of
-//! later keys, and of keys of lower priorities, overtakes a key. `src/shared/choose.rs`, `src/shared/lower.rs`.
+//! **Most programs need one shard**, because a call holds the lock for about ten nanoseconds. If threads do little but add and get, take
+//! 16, or two for each such thread, up to 64.
 //!
-//! **Most programs need one shard.** A call holds the lock for about ten nanoseconds, and a worker that spends a microsecond on a key does
-//! not notice it. If threads mostly add and get, take 16 shards, or twice as many as such threads, up to 64: there are no more. Each
-//! shard still has a lock. With several shards, this changes:
+//! The key's hash chooses the shard. A getter stays with one shard for up to 64 keys, or 4 with priorities or groups, and then goes to the
+//! shard whose first key has waited longest or has the highest priority. What changes:
 //!
 //! * **Order** is first in, first out within a shard. Across shards, at most about `(shards + 6 * getters) * 64` later keys overtake a key,
-//!   or twice as many if getters add keys themselves, and `20 * 64` more if they find its shard's lock held. The length of the queue does
-//!   not matter. A thread that ends counts as a getter until another one takes over its shard. Within a shard, delays expire in the order
-//!   of their deadlines. A key waits for the turns of lower priorities, and for at most about `4 * (shards + getters)` of their other
-//!   hand-outs; these turns are as frequent as with one shard. A list of keys that a call takes out ([`take_where`](crate::WorkQueue::take_where), [`stop`](crate::Workers::stop), drains)
-//!   has them by priority, and of one priority at most `(shards - 1) * 64` younger keys before an older one; where groups take turns in it,
-//!   of one turn.
-//! * **Snapshots** ([`stats`](crate::WorkQueue::stats), [`metrics`](crate::Inspect::metrics), [`len`](crate::WorkQueue::len)) read one
-//!   shard after the other. They are consistent within a shard only.
-//! * While [`shut_down`](crate::WorkQueue::shut_down) runs, one shard may still accept an add after another has refused one.
-//! * [`try_get`](crate::WorkQueue::try_get) says `Empty` if each shard was empty at some moment of the call.
-//! * **If the system stops a thread in the middle of a call**, other threads cannot take the keys of the shard that this thread has locked.
-//!   Getters go on with the other shards. So [`get_timeout`](crate::WorkQueue::get_timeout) may time out while a key is queued in the
-//!   locked one.
-//! * **Memory**: an empty shard takes about 1 KiB, 8 more if the queue measures, and 31 more with groups. After a burst each shard keeps
-//!   about two hundred kilobytes, or four hundred if keys had delays or failures. Priorities add up to six hundred, and groups about half a
-//!   byte for each key of the burst.
+//!   whatever the length of the queue: twice as many if getters add keys themselves, and `20 * 64` more if they find its shard's lock held.
+//!   With priorities a key also waits for the turns of lower ones, and for at most about `4 * (shards + getters)` of their other hand-outs.
+//!   A list of keys that a call takes out has at most `(shards - 1) * 64` younger keys of one priority before an older one.
+//! * **Calls on all shards** visit one after the other, so [`stats`](crate::WorkQueue::stats) is consistent within a shard only,
+//!   [`try_get`](crate::WorkQueue::try_get) says `Empty` if each was empty at some moment of the call, and while a
+//!   [`shut_down`](crate::WorkQueue::shut_down) runs, one shard may accept an add after another has refused one.
+//! * **If the system stops a thread that holds a shard**, getters go on with the others, so [`get_timeout`](crate::WorkQueue::get_timeout)
+//!   may time out while that shard has a key.
+//! * **Memory**: an empty shard takes about 1 KiB, or 40 with measuring and groups. After a burst it keeps some hundred KiB.
 //!
 //! # Why short locks?
 //!
-//! **What one would expect** of a fast queue is parts without locks: a concurrent map from keys to states, a queue of segments for the
-//! order, an atomic read-modify-write for each change of a state, and a list of parked threads.
+//! A fast queue is expected to be lock-free: a concurrent map, a segment queue, and an atomic step for each change of a state.
+//! `WorkQueueBuilder::lock_free` is that, but not the default, for three reasons:
 //!
-//! ```text
-//!  lock-free parts                                      here
+//! * **One step does it all.** Under its lock an add finds the key, changes its state, queues it, and sees whether a getter waits. Between
+//!   atomic steps other calls come in, and each such meeting needs a state of its own. Groups and strict priorities need all queued keys to
+//!   stand still, so that engine has no groups and no priorities.
+//! * **It is cheaper.** An uncontended lock costs one atomic read-modify-write, and the rest are plain loads and stores. Lock-free parts
+//!   take several such steps, allocate a node for each new key, and have all threads write the two ends of one queue.
+//! * **The parts wait as well.** `DashMap` locks a shard for each access, and `scc` a bucket. A thread that stops within `SegQueue` holds
+//!   up the getter of its place, or, once in 31 pushes, all that push.
 //!
-//!  map ──▶ node: QUEUED ⇄ PROCESSING ⇄ AGAIN ─▶ GONE    shard, under its lock: table ─▶ slot ◀─ order
-//!  segment queue of nodes, for all threads              another shard, with a lock of its own
-//!  one step each: find, compare and swap, push          one step for all: lock, plain changes, unlock
-//! ```
-//!
-//! Two such queues are among the rivals of the benchmarks, with `papaya` and with `scc` for the map, and `SegQueue` for the order
-//! (`benches/src/rivals.rs`). They only deduplicate. In them an add and a `done` may meet between two steps, so a node that leaves the map
-//! needs a state for it. A delay, a priority, or a drain that returns each key once would need more such states. They allocate a node for
-//! each key that comes, and all threads write the head and the tail of the one `SegQueue`.
-//!
-//! **What is here**: an uncontended lock costs one atomic read-modify-write, about five nanoseconds, and the rest of a critical section is
-//! plain loads and stores. An add takes one step to find the key, change its state, put it in the order and see whether a getter waits.
-//! With several shards threads rarely meet at a lock. If a getter finds a lock held, its holder may be off its core. So it takes a key of
-//! another shard, and waits for the lock only if no other shard has keys, or if that shard has been passed by often enough (P18). With one
-//! shard a thread that finds the lock held stays away from it for some microseconds.
-//!
-//! **Throughput and tail**, Intel Xeon, 2 cores, 26 November 2026. A turn is a get, an add of the same key, and `done`:
-//!
-//! | | 16 shards | 1 shard | papaya | scc | DashMap | parking_lot mutex |
-//! |---|---:|---:|---:|---:|---:|---:|
-//! | ring of 1 thread, ns a turn | 53.0 | 43.3 | 90.7 | 96.5 | 117 | 79.4 |
-//! | ring of 2 threads | 36.2 | 61.1 | 120 | 127 | 185 | 157 |
-//! | ring of 64 threads | 39.1 | 69.9 | 111 | 126 | 170 | 186 |
-//! | 32 threads that time each call, ns a turn | 131 | 335 | 298 | 337 | 319 | 621 |
-//! | p99.9 of a get, µs | 2.5 | 12.5 | 0.61 | 0.63 | 0.95 | 414 |
-//! | p99.9 of an add | 0.31 | 9.0 | 0.33 | 0.37 | 0.47 | 360 |
-//! | p99.9 of a `done` | 0.34 | 9.3 | 0.96 | 0.98 | 1.1 | 367 |
-//! | p99.9 of a turn | 2.7 | 15.6 | 1.5 | 1.7 | 8.7 | 569 |
-//! | 2 threads beside 4 `SCHED_IDLE` threads: p99.9 of a get | 0.85 | 12.0 | 0.70 | 0.61 | 0.67 | 15 |
-//! | p99.9 of a turn | 1.1 | 14.3 | 1.9 | 1.5 | 1.4 | 39 |
-//!
-//! (`benches/TABLES.md`, "Tails", has all percentiles. On AMD EPYC, 24 November 2026, a turn by 32 threads took 84 ns with 16 shards and 144
-//! with papaya, p99.9 of a turn was 0.65 and 0.62 µs, and of a get 0.56 and 0.25.) With 16 shards the tail of an add and of a `done` is
-//! shorter than that of the lock-free parts. The tail of a get by 32 threads is two to four times as long, that of a turn up to twice. With
-//! one shard the tail is 7 to 16 microseconds: a contender stays away from the lock for about five, two or three times. A program
-//! that needs the tail takes 16 shards.
-//!
-//! **What is lock-free**: [`len`](crate::WorkQueue::len), [`is_empty`](crate::WorkQueue::is_empty) and
-//! [`shutting_down`](crate::WorkQueue::shutting_down) load numbers that the shards and the hub publish. [`is_dirty`](crate::Item::is_dirty)
-//! loads the key's word of state. A [`Bucket`](crate::rate_limiter::Bucket) is one word, and changes by compare-and-swap. (The clock that
-//! it reads takes no lock either.) Calls that add, take, finish or list keys take the lock of a shard.
-//!
-//! **What a stopped thread can hold up.** The system may stop a thread while it holds a lock. [P21](crate::guarantees) lists each case.
-//! With one shard, every call that needs the lock waits. With several, calls that name a key of that shard wait, and calls that visit all
-//! shards. Getters and the driver pass by it. A thread that stops while it holds the hub's lock keeps getters from parking and from being
-//! woken. In the rivals, too, a stopped thread holds others up. In `scc` these are all that need the bucket that it has locked. In
-//! `SegQueue` this is the getter of the place that the thread has reserved and not filled; and once in 31 pushes, when it is to link the
-//! next segment, all threads that push. And the key that it has taken out of the queue waits in each design.
-//!
-//! **What was not measured**: more than two cores. For them there is only a model (`benches/TABLES.md`, "Shards"). On a bigger machine
-//! `cargo run --release --manifest-path benches/Cargo.toml --bin shards` prints the tables of turns and tails in three minutes.
-//!
-//! # Failures and limits
-//!
-//! The number of a key's failures is in a record next to its slot, so a retry looks the key up once. A token bucket is one number: the time
-//! at which the bucket will be full (GCRA, as for ATM networks). `src/rate_limiter/`.
+//! The price is the longest waits: if the system stops a thread that holds the lock, all calls that need it wait. With several shards only
+//! those wait that need the same one ([P21](crate::guarantees)); in the lock-free engine others wait at the few moments that its page
+//! lists. [`len`](crate::WorkQueue::len), [`is_dirty`](crate::Item::is_dirty) and [`shutting_down`](crate::WorkQueue::shutting_down) take
+//! no lock in any of them. `BENCHMARKS.md` compares all three on two cores; more were not measured.
 //!
 //! # The lock
 //!
-//! The crate has a mutex of its own. It unlocks with a plain store, and looks afterwards whether a thread is parked. So a critical section
-//! has one locked instruction, where other mutexes have two. The price is a race with a thread that parks at this moment. Therefore one
-//! parked thread always has a timeout. `src/sync/lock.rs` has the argument, and loom has the model. The feature `std-lock` puts `std`'s
-//! mutex in its place.
+//! The crate's own mutex unlocks with a plain store, and looks afterwards whether a thread is parked, so a critical section has one atomic
+//! read-modify-write where other mutexes have two. The price is a race with a thread that is about to park, and therefore one of the parked
+//! threads always has a timeout (`src/sync/lock.rs`).
+//!
+//! # Where to look for what
+//!
+//! | to understand | start in `src/` at |
+//! |---|---|
+//! | an add, get or `done` | `machine/mod.rs` |
+//! | how keys are stored | `key/slot.rs`, `table.rs` |
+//! | which key comes next | `order/mod.rs` |
+//! | from which shard | `shared/choose.rs` |
+//! | a program that hangs | `shared/hub.rs`, `getters.rs` |
+//! | delays, retries, cool-downs | `machine/delays.rs`, `rest.rs` |
+//! | the wheel and the driver | `time/wheel/`, `shared/driver/` |
+//! | shut-down and drains | `shared/life_cycle.rs`, `drain.rs` |
+//! | limiters; workers | `rate_limiter/`; `workers/` |
+//! | the lock-free engine | `free/mod.rs`, `key/word.rs` |

@@ -200,6 +200,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Inspect<'_, K> {
     /// assert_eq!(queue.inspect().delayed_keys()[0].priority, Priority::HIGH);
     /// assert_eq!(queue.delayed_len(), 2, "nothing is taken");
     /// ```
+    #[doc(alias = "waitingEntryByData")]
     #[must_use]
     pub fn delayed_keys(self) -> Vec<DelayedKey<K>> {
         self.queue.shared.delayed_keys()

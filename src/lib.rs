@@ -183,7 +183,7 @@
 //! * **The same twice.** With a [seed](WorkQueueBuilder::seed), a clock of your own and [`Driver::Manual`], a program that uses the queue
 //!   with one thread does the same each time.
 //!
-//! [`guarantees`] has a number for each promise, the code that upholds it, and the tests that show it.
+//! [`guarantees`] has each promise by number, in full, and the moments at which calls take effect.
 //!
 //! # When not to use it
 //!

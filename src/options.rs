@@ -119,6 +119,7 @@ impl Priority {
 /// assert_eq!(due(DelayConflict::Replace), 3);
 /// assert_eq!(due(DelayConflict::KeepExisting), 2);
 /// ```
+#[doc(alias = "insert")]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum DelayConflict {
@@ -268,6 +269,7 @@ impl AddOptions {
     /// let item = queue.get().unwrap();
     /// assert_eq!((*item, item.priority()), ("page-2", Priority::HIGH));
     /// ```
+    #[doc(alias = "Touch")]
     pub const fn priority(mut self, priority: Priority) -> Self {
         self.priority = Some(priority);
         self

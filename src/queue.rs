@@ -47,6 +47,9 @@ use std::time::Duration;
 ///
 /// assert_eq!(queue.len(), 1);
 /// ```
+#[doc(alias = "Stingy")]
+#[doc(alias = "delayingType")]
+#[doc(alias = "rateLimitingType")]
 #[doc(alias = "TypedInterface")]
 #[doc(alias = "Interface")]
 #[doc(alias = "DelayingInterface")]
@@ -839,6 +842,7 @@ impl<K> WorkQueue<K> {
     /// assert_eq!(*queue.get().unwrap(), "pod-1"); // what is queued is handed out
     /// assert!(queue.get().is_none());
     /// ```
+    #[doc(alias = "stopCh")]
     #[doc(alias = "ShutDown")]
     pub fn shut_down(&self) {
         self.shared.shut_down();

@@ -85,6 +85,7 @@ pub struct Stats {
     pub expired: u64,
     /// Calls with a delay or with the limiter's delay, before the shut-down. A call counts even if it changed nothing.
     /// [`failures`](Self::failures) counts failures alone. Client-go's `workqueue_retries_total`, which has this name and counts the same.
+    #[doc(alias = "retryMetrics")]
     pub retries: u64,
     /// Failures: calls with the limiter's delay, even after the shut-down.
     pub failures: u64,
@@ -189,6 +190,7 @@ pub struct ProcessingKey<K> {
 /// let delayed = &queue.inspect().delayed_keys()[0];
 /// println!("{} in {:?}", delayed.key, delayed.left);
 /// ```
+#[doc(alias = "waitFor")]
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]

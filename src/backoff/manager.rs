@@ -49,6 +49,7 @@ impl BackoffManager {
     /// let mut manager = BackoffManager::new(backoff, Duration::from_secs(60));
     /// assert_eq!([manager.step(), manager.step()], [10, 20].map(Duration::from_millis));
     /// ```
+    #[doc(alias = "NewJitteredBackoffManager")]
     #[must_use]
     pub fn new(backoff: Backoff, reset: Duration) -> Self {
         let clock = Clock::default();
@@ -76,6 +77,7 @@ impl BackoffManager {
     /// let delays = [(); 7].map(|()| manager.step().as_millis());
     /// assert_eq!(delays, [800, 1600, 3200, 6400, 12_800, 25_600, 30_000]);
     /// ```
+    #[doc(alias = "exponentialBackoffManagerImpl")]
     #[doc(alias = "NewExponentialBackoffManager")]
     #[must_use]
     pub fn exponential(initial: Duration, max: Duration, reset_after: Duration, factor: f64, jitter: f64) -> Self {
@@ -102,6 +104,7 @@ impl BackoffManager {
     }
 
     /// Returns the next delay.
+    #[doc(alias = "getNextBackoff")]
     #[doc(alias = "Backoff")]
     pub fn step(&mut self) -> Duration {
         let now = self.clock.now();

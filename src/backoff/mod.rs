@@ -57,6 +57,8 @@ use std::time::Duration;
 /// assert_eq!([(); 5].map(|()| backoff.step().as_secs()), [1, 2, 4, 5, 5]);
 /// assert_eq!(backoff.steps, 0, "the cap ends it");
 /// ```
+#[doc(alias = "DelayFunc")]
+#[doc(alias = "ExponentialBackoff")]
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Backoff {
     /// The next delay. The cap does not apply to the first.

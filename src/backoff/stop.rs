@@ -33,6 +33,8 @@ use std::time::Duration;
 /// stop.stop();
 /// worker.join().unwrap(); // at once
 /// ```
+#[doc(alias = "stopCh")]
+#[doc(alias = "NeverStop")]
 #[derive(Clone)]
 pub struct Stop(Arc<Mutex<Core>>);
 

@@ -46,6 +46,8 @@ pub enum Timing {
 /// );
 /// assert_eq!(calls, 3);
 /// ```
+#[doc(alias = "NonSlidingUntil")]
+#[doc(alias = "Forever")]
 #[doc(alias = "BackoffUntil")]
 #[doc(alias = "JitterUntil")]
 #[doc(alias = "Until")]

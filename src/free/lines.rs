@@ -139,11 +139,6 @@ impl<K> Lines<K> {
         Some(entry)
     }
 
-    /// Each line had a moment without an entry, dead or live.
-    pub(super) fn is_empty(&self) -> bool {
-        self.lines.iter().all(|line| line.is_empty())
-    }
-
     /// At least the number of entries, dead ones too.
     #[inline]
     pub(super) fn entries(&self) -> usize {
@@ -193,14 +188,19 @@ impl<K> Lines<K> {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::key::{Bits, KeyHash, NodeRef};
+    use crate::free::parts::Map;
+    use crate::key::{Bits, KeyHash};
     use fastrand::Rng;
 
     /// Threads that add and take in turn, some more often than others. Returns by how many later keys a key was overtaken at most.
     fn overtaken(lines: usize, threads: usize, queued: usize, seed: u64) -> usize {
         const KEYS: usize = 60_000;
         let (lines, mut random) = (Lines::new(lines), Rng::with_seed(seed));
-        let node = NodeRef::new((), KeyHash(0), Bits::QUEUED, false); // what is in an entry does not matter here
+        // What is in an entry does not matter here.
+        let map = Map::new(1, false);
+        let Err(node) = map.add(&mut Some(()), KeyHash(0), Bits::QUEUED, &map.guard(), |_| None::<()>) else {
+            unreachable!("the map is empty");
+        };
         let mut homes: Vec<_> = (0..threads).map(|_| (AtomicU64::new(0), 0)).collect();
         // Each thread adds as often as it takes by chance alone.
         let mut shares = || (0..threads).map(|_| random.usize(1..20)).collect::<Vec<_>>();
@@ -231,9 +231,7 @@ mod tests {
             oldest += gone[oldest..].iter().take_while(|gone| **gone).count();
             worst = worst.max(number + 1 - queued - oldest); // all before the oldest are taken
         }
-        assert!(lines.is_empty() && oldest == KEYS);
-        // SAFETY: no entry is left (F6).
-        unsafe { node.free() };
+        assert!(lines.entries() == 0 && oldest == KEYS);
         worst
     }
 

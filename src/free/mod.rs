@@ -463,8 +463,8 @@ impl<K> Free<K> {
         if is_taken_back { Added::Rejected } else { Added::Deferred }
     }
 
-    /// In a queue that is shut down: nothing is in the line, and no add is on its way. From now on, an add that comes late is refused.
-    /// `settled`: read before the caller has found no key.
+    /// In a queue that is shut down, after the caller has found no key: whether no add is on its way. If so, an add that comes late is refused
+    /// from now on. `settled`: read before the caller has looked for a key.
     pub(crate) fn conclude(&self, settled: u64) -> bool {
         crate::sync::fence(Ordering::SeqCst); // after the look at the flag: pairs with the fence of who begins
         let mut over = self.over.lock();
@@ -640,10 +640,6 @@ impl<K> Free<K> {
     /// At least the number of queued keys: for those who wake getters.
     pub(crate) fn ready(&self) -> usize {
         self.lines.entries()
-    }
-
-    pub(crate) fn is_line_empty(&self) -> bool {
-        self.lines.is_empty()
     }
 
     pub(crate) fn handed_out(&self) -> u64 {

@@ -1,9 +1,9 @@
 //! `add`: a key becomes dirty, or gets a delay.
 //!
 //! ```text
-//!   add, now           absent            queued              processing               processing, dirty
-//!     answers          Queued            Coalesced           Deferred                 Coalesced
-//!     and the key is   queued, at the    raised, if this     queued when its          raised
+//!   the key was        absent            queued              processing               processing, dirty
+//!     answer           Queued            Coalesced           Deferred                 Coalesced
+//!     what happens     queued, at the    raised, if this     queued when its          raised
 //!                      end of its level  priority is higher  processing ends
 //! ```
 //!
@@ -20,19 +20,19 @@ use equivalent::Equivalent;
 #[derive(Clone, Copy)]
 pub(crate) struct How<'s> {
     pub(crate) priority: i8,
-    /// In nanoseconds. 0 is now, as `None` is, but counts as a retry.
+    /// In nanoseconds. `Some(0)` adds at once as `None` does, but counts as a retry.
     pub(crate) delay: Option<u64>,
     pub(crate) conflict: DelayConflict,
     pub(crate) failure: Failure<'s>,
-    /// For a holder: the limiter does not count the failure, as the delay of the last retry has not passed. So that retry stands, unless
+    /// The holder's limiter did not count this failure, because the delay of the last retry has not passed. So that retry stands, unless
     /// this delay is longer.
     pub(crate) is_uncounted: bool,
-    /// The time, if there may be a delay.
+    /// The time. Not used without a delay.
     pub(crate) now: u64,
 }
 
 impl How<'_> {
-    /// As `add` adds.
+    /// A plain add.
     pub(crate) const NOW: Self = Self {
         priority: NORMAL,
         delay: None,
@@ -42,13 +42,13 @@ impl How<'_> {
         now: 0,
     };
 
-    /// The key may get a delay. (That a schedule says none is not known before the failure is counted.)
+    /// Whether the key may get a delay. A counted failure may, because the schedule is asked later.
     #[inline]
     pub(crate) fn may_delay(&self) -> bool {
         self.delay.is_some_and(|delay| delay > 0) || self.failure.is_counted()
     }
 
-    /// There is nothing but a priority.
+    /// Whether it says nothing but a priority.
     #[inline]
     fn is_plain(&self) -> bool {
         self.delay.is_none() && !self.failure.is_one()
@@ -56,12 +56,12 @@ impl How<'_> {
 }
 
 impl<K> Machine<K> {
-    /// Whether the key is known: then an add does not need its group.
+    /// Whether the key is known, so that an add does not need its group.
     pub(crate) fn is_known<Q: Equivalent<K> + ?Sized>(&self, key: &Q, hash: KeyHash) -> bool {
         self.keys.find(key, hash).is_some()
     }
 
-    /// The key is to be handed out, now or later. `group` counts if the key is new.
+    /// Adds the key in the hand. `group` counts if the key is new.
     #[inline(always)]
     pub(crate) fn add(
         &mut self,
@@ -82,7 +82,7 @@ impl<K> Machine<K> {
         }
         let key = hand.as_ref().expect("an add has a key in its hand");
         let found = self.keys.find_to_add(key, hash);
-        self.expect(how.priority, mode); // after the foreign code
+        self.expect(how.priority, mode); // after the foreign code, which may panic
         if let Some(entry) = found {
             return self.add_known(entry, how, mode);
         }
@@ -98,7 +98,7 @@ impl<K> Machine<K> {
         (Added::Queued, self.push(entry, how.priority, mode))
     }
 
-    /// A key of this priority may be queued soon.
+    /// To be called before a key of this priority is queued.
     #[inline(always)]
     pub(super) fn expect(&mut self, priority: i8, mode: Mode) {
         debug_assert!(mode.is_ordered || priority == NORMAL && !self.order.is_ordered());
@@ -110,7 +110,7 @@ impl<K> Machine<K> {
         }
     }
 
-    /// A failure counts although the add is refused, as a limiter of the user's own would count it.
+    /// Refuses an add. Its failure counts all the same, because a limiter of the user's own would have counted it, too.
     #[cold]
     fn refuse(&mut self, hand: &mut Option<K>, hash: KeyHash, group: Group, how: How<'_>, mode: Mode) -> Added
     where
@@ -126,7 +126,7 @@ impl<K> Machine<K> {
         Added::Rejected
     }
 
-    /// The key in the hand, which is not known.
+    /// Makes the new key in the hand known.
     #[inline(always)]
     fn insert(&mut self, hand: &mut Option<K>, hash: KeyHash, group: Group, mode: Mode) -> EntryRef<K> {
         let group = if mode.is_ordered { self.order.enter_group(group) } else { 0 };
@@ -147,7 +147,7 @@ impl<K> Machine<K> {
         found.unwrap_or_else(|| self.insert(hand, hash, group, mode))
     }
 
-    /// An add of a key that is known, with all that [`How`] says.
+    /// Adds a key that is known, with all that [`How`] says.
     #[inline(always)]
     pub(super) fn add_known(&mut self, entry: EntryRef<K>, how: How<'_>, mode: Mode) -> (Added, Owed) {
         let delay = self.count_failure(entry, how.failure, how.delay);
@@ -169,7 +169,7 @@ impl<K> Machine<K> {
         (added, owed.and(more).and(self.garbage()))
     }
 
-    /// The key, which is known, is to be handed out.
+    /// Makes a known key dirty.
     #[inline(always)]
     pub(super) fn make_dirty(&mut self, entry: EntryRef<K>, priority: i8, mode: Mode) -> (Added, Owed) {
         let transition = entry.state().on_add();
@@ -197,7 +197,7 @@ impl<K> Machine<K> {
         }
     }
 
-    /// Puts a key into the order whose state has just become queued (I5).
+    /// Puts a key into the order, as its state has just become queued (I5).
     #[inline(always)]
     pub(super) fn push(&mut self, entry: EntryRef<K>, priority: i8, mode: Mode) -> Owed {
         if !mode.is_ordered {
@@ -210,13 +210,11 @@ impl<K> Machine<K> {
         mode.ready(u32::from(is_ready))
     }
 
-    /// Takes a queued key out of the order.
     pub(super) fn unpush(&mut self, entry: EntryRef<K>) {
         self.order.remove(entry.place(), &mut self.bin);
     }
 
-    /// A dirty key is added with a priority. If that is higher, a queued key goes to the end of its level. It is ready as before, so
-    /// nothing is owed but memory.
+    /// Raises a dirty key to a higher priority: if it is queued, to the end of that level. It could be taken before, so no wake-up is owed.
     fn raise(&mut self, entry: EntryRef<K>, priority: i8, mode: Mode) -> Owed {
         if entry.state().is_processing() {
             entry.set_pending(entry.pending().max(priority));

@@ -1,28 +1,19 @@
-//! The token of a key that was handed out, and what its holder asks.
+//! The token of a key that was handed out: an item has it, and `done` or `requeue` takes it, once.
 //!
-//! ```text
-//!   get ─▶ Claimed ─▶ done, requeue       once, and in the machine that has made it: another one panics before it changes anything
-//!             │
-//!             └─ without the lock: key, hash, slot, is_dirty, was_unwinding
-//! ```
-//!
-//! `done` looks whether the token is its own in debug builds only: this takes seven instructions, of which four find the head of the chunk.
-//!
-//! An item has a `Drop`, so its ends duplicate the token to move it out ([`Claimed::duplicate`]).
+//! A hot `done` checks that the token is of its machine in debug builds only, because that takes seven instructions.
 
 use super::{EntryRef, Machine};
 use crate::key::{KeyHash, SlotId};
 use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 
-/// The message of a panic.
 const IS_OF_ANOTHER: &str = "the key was handed out by another queue, or by another shard";
 
 /// A key that was handed out. Its owner ends its processing, once.
 #[must_use = "a key that is processing has to be ended"]
 pub(crate) struct Claimed<K>(EntryRef<K>);
 
-// See the same `impl` of what all handles of a queue share: a panic leaves no step of the slot half done.
+// A panic leaves no step of the slot half done. See the same `impl` of what all handles of a queue share.
 impl<K: RefUnwindSafe> UnwindSafe for Claimed<K> {}
 impl<K: RefUnwindSafe> RefUnwindSafe for Claimed<K> {}
 
@@ -32,14 +23,14 @@ impl<K> Claimed<K> {
         Self(entry)
     }
 
-    /// A key that was handed out by a lock-free queue.
+    /// The token of a key that a lock-free queue has handed out.
     #[cfg(feature = "lock-free")]
     #[inline]
     pub(crate) fn of_node(node: crate::key::NodeRef<K>) -> Self {
         Self(node.entry())
     }
 
-    /// Its node.
+    /// The node of a key that a lock-free queue has handed out.
     #[cfg(feature = "lock-free")]
     #[inline]
     pub(crate) fn node(&self) -> crate::key::NodeRef<K> {
@@ -51,7 +42,7 @@ impl<K> Claimed<K> {
         self.0.key()
     }
 
-    /// The same token again, to move it out of a value that has a `Drop`, or to lend it to an item that is not dropped.
+    /// A second token, to move it out of a value that has a `Drop`, or to lend it to an item that is not dropped.
     ///
     /// # Safety
     /// The caller passes at most one of the two tokens to a verb that consumes it (S4).
@@ -60,7 +51,7 @@ impl<K> Claimed<K> {
         Self(self.0)
     }
 
-    /// The key has failed since it was last forgotten, and the machine has counted that. Without the lock it may be out of date.
+    /// Whether the machine counts failures of the key. Without the lock the answer may be out of date.
     pub(crate) fn has_failed(&self) -> bool {
         #[cfg(feature = "lock-free")]
         if let Some(node) = self.0.node() {
@@ -69,23 +60,22 @@ impl<K> Claimed<K> {
         self.0.state().has_failed()
     }
 
-    /// The key's hash, which says its shard.
+    /// The key's hash, which chooses its shard.
     pub(crate) fn hash(&self) -> KeyHash {
         self.0.hash()
     }
 
-    /// Prefetches the slot.
     #[inline]
     pub(crate) fn prefetch(&self) {
         self.0.prefetch();
     }
 
-    /// Names the hand-out, as long as it lasts, in all shards.
+    /// A name of the hand-out that no other one of the queue has at the same time.
     pub(crate) fn slot(&self) -> SlotId {
         self.0.id()
     }
 
-    /// The key was added since it was handed out.
+    /// Whether the key was added since it was handed out.
     pub(crate) fn is_dirty(&self) -> bool {
         #[cfg(feature = "lock-free")]
         if let Some(node) = self.0.node() {
@@ -94,7 +84,8 @@ impl<K> Claimed<K> {
         self.0.state().is_dirty()
     }
 
-    /// The thread was already unwinding when it got the key. So if it drops the key as it unwinds, the work on the key has not panicked.
+    /// Whether the thread was already unwinding when it got the key, so that a drop by this unwinding does not mean that the work on the
+    /// key has panicked.
     pub(crate) fn was_unwinding(&self) -> bool {
         #[cfg(feature = "lock-free")]
         if let Some(node) = self.0.node() {
@@ -118,19 +109,17 @@ impl<K> Machine<K> {
         claimed.0
     }
 
-    /// The same beside a `get` or `done`, which look in debug builds only.
+    /// The same for hot calls, with a check in debug builds only.
     #[inline(always)]
     pub(super) fn just_held(&self, claimed: &Claimed<K>) -> EntryRef<K> {
         debug_assert!(self.keys.owns(claimed.0), "{IS_OF_ANOTHER}");
         claimed.0
     }
 
-    /// The priority with which the key was handed out.
     pub(crate) fn priority(&self, claimed: &Claimed<K>) -> i8 {
         self.held(claimed).priority()
     }
 
-    /// The thread was already unwinding when it got the key.
     pub(crate) fn note_unwinding(&mut self, claimed: &Claimed<K>) {
         self.held(claimed).state().set_unwinding();
     }

@@ -1,7 +1,7 @@
 //! Delays: what sets, moves and drops them.
 //!
-//! A key has at most two: one that a caller has set, and one that its last holder has set, who has ended a hand-out with a retry or with a
-//! requeue. The earlier one is in the wheel. [`rest`](super::rest) is about keys that are cooling down, whose delays wait for the end of that.
+//! A key has at most two: a caller's, and one that its last holder has set by a retry or a requeue. The earlier one is in the wheel (I9).
+//! While the key cools down, both wait for the end of that: see [`rest`](super::rest).
 //!
 //! ```text
 //!   a caller adds with a delay      no delay of      a caller's that is     a caller's that is
@@ -24,9 +24,8 @@
 //!     done                          changes nothing
 //! ```
 //!
-//! A *retry* is a delay that was set for a failure, by a holder or by a caller. If the retry for which an add waits is dropped, the add takes
-//! effect; if a caller moves it to a date, the add waits for the date. Of the adds that meet a delay and leave it the highest priority
-//! counts. A delay is a bit of its key's state and an entry in the wheel, and both change in one step (I9).
+//! A *retry* is a delay that was set for a failure. If the retry for which an add waits is dropped, the add takes effect at once; if a
+//! caller moves it to a date, the add waits for the date. Of all adds that leave a delay as it is the highest priority counts.
 
 use super::later::{Due, Dues, Setter};
 use super::{EntryRef, How, Machine, Mode, Owed};
@@ -34,7 +33,6 @@ use crate::key::KeyHash;
 use crate::{Added, DelayConflict, DelayedAdd};
 use equivalent::Equivalent;
 
-/// A delay that was taken out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Delay {
     pub(crate) deadline: u64,
@@ -44,20 +42,18 @@ pub(crate) struct Delay {
 /// What a cancel has done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Cancelled {
-    /// There was no delay.
     Nothing,
     Delay,
-    /// An add has waited for the delay, and is made now.
+    /// An add has waited for the delay, and takes effect now.
     Added(Added),
 }
 
 impl<K> Machine<K> {
-    /// Whether one more delay can be set. A verb that sets one and has no room panics, so a holder asks before.
+    /// Whether one more delay can be set. A verb that has no room for its delay panics, so a holder asks before.
     pub(crate) fn has_room_for_delay(&mut self) -> bool {
         self.later.has_room()
     }
 
-    /// Drops the delay of a key.
     #[inline(always)]
     pub(crate) fn cancel<Q>(&mut self, hand: &mut Option<K>, key: &Q, hash: KeyHash, mode: Mode) -> (Cancelled, Owed)
     where
@@ -81,7 +77,7 @@ impl<K> Machine<K> {
         (cancelled, owed.and(self.drained(mode)).and(self.later.garbage()))
     }
 
-    /// A caller sets the delay of a key, or moves it. The call has made sure that there is room.
+    /// A caller sets or moves the delay of a key. There is room for it.
     #[inline(always)]
     pub(super) fn set_delay(&mut self, entry: EntryRef<K>, due: Due, conflict: DelayConflict) -> (Added, Owed) {
         if entry.state().is_in_wheel() {
@@ -116,7 +112,7 @@ impl<K> Machine<K> {
         (Added::Delayed, owed)
     }
 
-    /// The same for a key with a holder's delay, or one that cools down.
+    /// The same for a key that also has a holder's delay, or cools down.
     #[cold]
     fn set_beside(&mut self, entry: EntryRef<K>, mut due: Due, conflict: DelayConflict) -> (Added, Owed) {
         let mut dues = self.later.dues(entry.number());
@@ -145,8 +141,8 @@ impl<K> Machine<K> {
         (Added::Delayed, self.store(entry, dues))
     }
 
-    /// A caller's add is content with a delay of its key. If that is a holder's, which the end of a hand-out may drop, the caller gets one with
-    /// the same deadline: so the add is not lost (P2).
+    /// A caller's add leaves the delay of its key as it is. If that is a holder's, the caller gets one with the same deadline, because the
+    /// end of a hand-out may drop the holder's, and the add must not be lost (P2).
     fn keep_existing(&mut self, entry: EntryRef<K>, mut dues: Dues, priority: i8) -> Owed {
         dues.caller = match (dues.caller, dues.holder) {
             (Some(old), _) => Some(Due { priority: old.priority.max(priority), ..old }),
@@ -160,7 +156,8 @@ impl<K> Machine<K> {
         Added::Coalesced
     }
 
-    /// What an add without a delay does about the delays of its key. Returns the priority of the add; `None`: it does nothing more.
+    /// What an add without a delay does about the delays of its key. Returns the priority with which it makes the key dirty, or `None` if
+    /// it does not.
     #[cold]
     pub(super) fn meet_delay(
         &mut self,
@@ -188,7 +185,7 @@ impl<K> Machine<K> {
                 match dues.retry().filter(|_| entry.state().defer_add()) {
                     Some(retry) => retry.priority = retry.priority.max(priority),
                     None => {
-                        // The add that has waited so far is served by this one.
+                        // This add also serves one that has waited so far.
                         if !self.later.is_held(entry.number()) {
                             entry.state().stop_waiting();
                         }
@@ -201,8 +198,7 @@ impl<K> Machine<K> {
         }
     }
 
-    /// The holder of a key ends the hand-out, and adds the key. What it has decided at the end of an earlier hand-out does not count any
-    /// more, and what callers have set does.
+    /// The holder of a key adds it as it ends the hand-out. This replaces the delay that an earlier end has set, but no delay of a caller.
     #[inline(always)]
     pub(super) fn add_held(&mut self, entry: EntryRef<K>, how: How<'_>, mode: Mode) -> (Added, Owed) {
         let delay = self.count_failure(entry, how.failure, how.delay);
@@ -219,7 +215,7 @@ impl<K> Machine<K> {
         }
     }
 
-    /// The same for a key that is in the wheel. `due`: its new delay, if it is to have one.
+    /// The same for a key that is in the wheel. `due`: the holder's new delay, if there is one.
     fn decide_anew(&mut self, entry: EntryRef<K>, due: Option<Due>, how: How<'_>, mode: Mode) -> (Added, Owed) {
         let mut dues = self.later.dues(entry.number());
         if let Some(old) = &mut dues.holder {
@@ -236,21 +232,21 @@ impl<K> Machine<K> {
             self.counts.delays += 1;
             return (Added::Delayed, owed);
         }
-        entry.state().stop_waiting(); // the next hand-out serves an add that waits for a caller's retry, too
+        entry.state().stop_waiting(); // the next hand-out also serves an add that waits for a caller's retry
         let (added, more) = self.make_dirty(entry, how.priority, mode);
         (added, owed.and(more))
     }
 
-    /// The holder's work is over: what it has decided earlier does not count any more. After a shut-down, a delay stays for which an add
-    /// waits, because that is the last trace of the add (P23).
+    /// Drops the holder's delay, because its work is over. After a shut-down one for which an add waits stays, as the last trace of this
+    /// add (P23).
     #[cold]
     pub(super) fn drop_holders(&mut self, entry: EntryRef<K>, mode: Mode) -> Owed {
         let is_last_trace = entry.state().is_waited_for() && self.is_shut_down;
         if is_last_trace { Owed::NOTHING } else { self.set_holders(entry, None, mode) }
     }
 
-    /// Sets or drops the holder's delay of a key that is in the wheel. If an add has waited for it, and there is no other retry, the add takes
-    /// effect.
+    /// Sets or drops the holder's delay of a key that is in the wheel. If an add has waited for the old one, and no other retry is left,
+    /// the add takes effect.
     fn set_holders(&mut self, entry: EntryRef<K>, due: Option<Due>, mode: Mode) -> Owed {
         let mut dues = self.later.dues(entry.number());
         let old = std::mem::replace(&mut dues.holder, due);
@@ -266,12 +262,12 @@ impl<K> Machine<K> {
         owed.and(more).and(Owed::only_if(true, Owed::ADDED))
     }
 
-    /// Only these are left of the delays of a key. If the wheel is full, they stay as they are, as the later one has no room.
+    /// Leaves a key these of its delays. If the wheel is full, it keeps all, because there is no room to put the later one there.
     fn keep(&mut self, entry: EntryRef<K>, dues: Dues) -> Owed {
         if self.later.has_room() { self.store(entry, dues) } else { Owed::NOTHING }
     }
 
-    /// Sets the delays of a key that is in the wheel. Those that are due before it has cooled down wait for that.
+    /// Sets the delays of a key that is in the wheel. Those that would end before the key has cooled down are put off until then.
     pub(super) fn store(&mut self, entry: EntryRef<K>, mut dues: Dues) -> Owed {
         let (number, state) = (entry.number(), entry.state());
         if state.is_resting() {
@@ -297,7 +293,7 @@ impl<K> Machine<K> {
         }
     }
 
-    /// Drops the delays of a delayed key. No add waits any more.
+    /// Drops the delays of a delayed key, and the add that waits, if there is one.
     #[inline]
     pub(super) fn drop_delays(&mut self, entry: EntryRef<K>) {
         if entry.state().is_resting() {
@@ -310,14 +306,14 @@ impl<K> Machine<K> {
         self.end_delay(entry);
     }
 
-    /// The key is not delayed any more, and no add waits.
+    /// Notes that the key is no longer delayed, and that no add waits.
     #[inline]
     pub(super) fn end_delay(&mut self, entry: EntryRef<K>) {
         self.later.end(entry.number());
         entry.state().clear_delayed();
     }
 
-    /// The delay of a delayed key that ends first.
+    /// The delay that ends first.
     pub(super) fn first_delay(&self, entry: EntryRef<K>) -> Delay {
         if let Some(held) = self.held_add(entry) {
             return held;

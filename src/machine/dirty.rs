@@ -1,13 +1,12 @@
 //! A held key becomes dirty, and its holder waits for that.
 //!
 //! ```text
-//!   holder   lock ─ wait_for_dirty ─▶ ticket: put the waker on the list of the hub, by shard and ticket ─ unlock
-//!   add      lock ─ the key becomes dirty: DIRTY is owed ─ take_dirty ─▶ tickets ─ unlock ─ take their wakers off the list, and wake them
+//!   holder   lock ─ wait_for_dirty ─▶ ticket: put the waker on the list of the hub ─ unlock
+//!   add      lock ─ the key becomes dirty: DIRTY is owed ─ take_dirty ─▶ tickets ─ unlock ─ wake
 //! ```
 //!
-//! The machine keeps a mark in the state of the key, and no list of those who wait. A ticket stands for all who wait for one hand-out. A
-//! wait that ends sooner leaves the mark, so the news may find nobody; and if it comes when the slot is that of a later hand-out, it wakes
-//! the wrong task, which looks and waits again.
+//! A ticket is the number of the key's slot, so it may come when nobody waits any more, or wake the holder of a later hand-out, which looks
+//! and waits again.
 
 use super::{Claimed, EntryRef, Machine, Owed};
 
@@ -17,24 +16,23 @@ pub(crate) struct DirtyTicket(u32);
 
 #[cfg(feature = "lock-free")]
 impl DirtyTicket {
-    /// In a lock-free queue, whose list has tasks by the hash of their key.
+    /// For a lock-free queue, whose list has the tasks by the hash of their key instead.
     pub(crate) const OF_NODE: Self = Self(0);
 }
 
 impl<K> Machine<K> {
-    /// The add that makes the key dirty owes the news. `None`: it is dirty already.
+    /// From now on the add that makes the key dirty owes [`Owed::DIRTY`]. `None` if the key is dirty already.
     pub(crate) fn wait_for_dirty(&mut self, claimed: &Claimed<K>) -> Option<DirtyTicket> {
         let entry = self.held(claimed);
         entry.state().await_dirty().then(|| DirtyTicket(entry.number()))
     }
 
-    /// The tickets of keys that have become dirty: what [`Owed::DIRTY`] speaks of.
+    /// The tickets of keys that have become dirty: what [`Owed::DIRTY`] stands for.
     #[cold]
     pub(crate) fn take_dirty(&mut self) -> Vec<DirtyTicket> {
         std::mem::take(&mut self.dirty)
     }
 
-    /// A held key has become dirty.
     #[inline(always)]
     pub(super) fn became_dirty(&mut self, entry: EntryRef<K>) -> Owed {
         if entry.state().is_awaited() { self.tell_of_dirty(entry) } else { Owed::NOTHING }

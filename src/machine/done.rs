@@ -5,29 +5,26 @@ use crate::Added;
 use crate::key::OnDone;
 use crate::order::NORMAL;
 
-/// How it ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum End {
     Done,
-    /// The failures of the key are forgotten.
+    /// Forgets the failures of the key.
     Succeed,
-    /// The same, and that is counted.
+    /// The same, and counts it as given up.
     GiveUp,
 }
 
-/// What became of the key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Ended {
-    /// It is queued again: it was added meanwhile.
+    /// It is queued again, because it was added meanwhile.
     Queued,
-    /// It is still known: it is delayed, or has failed.
+    /// It is still known, because it is delayed, has failed, or cools down.
     Kept,
-    /// It is forgotten, and in the hand.
+    /// It is forgotten, and is in the hand.
     Gone,
 }
 
 impl<K> Machine<K> {
-    /// Ends the processing of a key.
     #[inline(always)]
     pub(crate) fn done(&mut self, hand: &mut Option<K>, claimed: Claimed<K>, end: End, mode: Mode) -> (Ended, Owed) {
         let entry = self.just_held(&claimed);
@@ -72,8 +69,8 @@ impl<K> Machine<K> {
         (ended, owed.and(dropped).and(mode.ready(u32::from(has_room))).and(self.drained(mode)))
     }
 
-    /// Adds a held key, and ends its processing. `end`: as for [`done`](Self::done). A refusal returns the key, which is still held: its
-    /// owner notes that, and calls `done`.
+    /// Adds a held key, and ends its processing. `end`: as for [`done`](Self::done). A refusal returns the token, because the key is still
+    /// held; its owner then calls `done`.
     #[inline]
     pub(crate) fn requeue(
         &mut self,

@@ -1,4 +1,4 @@
-//! For how long keys have waited and were processing: histograms, which the caller reads for its metrics.
+//! How long keys were queued and processing: histograms, which the caller reads for its metrics.
 
 use crate::histogram::Histogram;
 use crate::order::NORMAL;
@@ -10,7 +10,6 @@ use std::time::Duration;
 pub(crate) struct MaybeNanos(u64);
 
 impl MaybeNanos {
-    /// Not measured.
     pub(crate) const UNKNOWN: Self = Self(u64::MAX);
 
     #[inline]
@@ -28,11 +27,11 @@ impl MaybeNanos {
     }
 }
 
-/// Durations. Some of them are known.
+/// Durations of which not all were measured.
 #[derive(Default)]
 struct Sampled {
     known: Histogram,
-    /// The number of unknown ones since the last known one: the next known one stands for them too.
+    /// The number of unknown ones since the last known one, for which the next known one will stand, too.
     unknown: u64,
     last: u64,
 }
@@ -49,7 +48,7 @@ impl Sampled {
         }
     }
 
-    /// The unknown ones since the last known one count as equal to it: so a count never goes back.
+    /// All durations. Unknown ones since the last known one count as equal to it, so that a count never goes back.
     fn all(&mut self) -> &Histogram {
         if self.known.count() > 0 {
             self.known.record(self.last, std::mem::take(&mut self.unknown));
@@ -60,17 +59,16 @@ impl Sampled {
 
 #[derive(Default)]
 pub(crate) struct Durations {
-    /// How long keys of priority NORMAL were queued, and others.
+    /// How long keys of priority NORMAL were queued, and those of others.
     normal: Sampled,
     others: BTreeMap<i8, Sampled>,
     worked: Sampled,
 }
 
 impl Durations {
-    /// A key was handed out with this priority.
     #[inline]
     pub(crate) fn note_waited(&mut self, priority: i8, waited: MaybeNanos) {
-        // An unmeasured key was added before there were priorities, so with NORMAL.
+        // With priorities every key is measured, so an unmeasured one was added before, with NORMAL.
         let of = match priority {
             _ if waited == MaybeNanos::UNKNOWN => &mut self.normal,
             NORMAL => &mut self.normal,
@@ -79,31 +77,28 @@ impl Durations {
         of.record(waited);
     }
 
-    /// The processing of a key has ended.
     #[inline]
     pub(crate) fn note_worked(&mut self, worked: MaybeNanos) {
         self.worked.record(worked);
     }
 
-    /// How long keys of priority NORMAL were queued.
     pub(crate) fn waited(&mut self) -> &Histogram {
         self.normal.all()
     }
 
-    /// How long keys of another priority were queued: of the lowest one from this one on.
+    /// How long keys were queued that have the lowest priority from this one on, but for NORMAL.
     pub(crate) fn waited_from(&mut self, priority: i8) -> Option<(i8, &Histogram)> {
         let (priority, waited) = self.others.range_mut(priority..).next()?;
         Some((*priority, waited.all()))
     }
 
-    /// How long keys were queued, by priority; NORMAL comes first.
+    /// How long keys were queued, by priority, NORMAL first.
     #[cfg(test)]
     pub(crate) fn waited_by_priority(&mut self) -> impl Iterator<Item = (i8, &Histogram)> {
         let others = self.others.iter_mut().map(|(priority, waited)| (*priority, waited.all()));
         std::iter::once((NORMAL, self.normal.all())).chain(others)
     }
 
-    /// How long keys were processing.
     pub(crate) fn worked(&mut self) -> &Histogram {
         self.worked.all()
     }

@@ -1,4 +1,4 @@
-//! Keys whose delays have expired become dirty, a batch of small steps at a time (P11).
+//! Keys whose delays have expired become dirty, in batches of small steps (P11).
 
 use super::later::NEVER;
 use super::{Machine, Mode, Owed};
@@ -10,25 +10,23 @@ use crate::time::wheel::Popped;
 /// The number of steps that one call makes at most.
 pub(crate) const BATCH: usize = model_const(128, 2);
 
-/// The number of keys that are taken out of the wheel before they are added: meanwhile their slots come near.
+/// The number of keys that are taken out of the wheel before they are added, so that their slots are in the cache by then.
 const NEAR: usize = model_const(16, 2);
 
-/// What one call has done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Expired {
-    /// The number of delays that have expired, by what the add did: queued, deferred, coalesced.
+    /// The number of expired delays, by what the add did: queued, deferred, coalesced.
     pub(crate) by_answer: [usize; 3],
-    /// The number of keys that have cooled down, and of which no add has waited for that.
+    /// The number of keys that have cooled down without an add that waited for it.
     pub(crate) rests: usize,
-    /// There is more to do at this time, or there may be.
+    /// Whether there may be more to do at this time.
     pub(crate) has_more: bool,
-    /// That is to sort deadlines that are still to come.
+    /// Whether that is to sort deadlines that are still to come.
     pub(crate) is_ahead: bool,
 }
 
 impl<K> Machine<K> {
-    /// Adds some of the keys whose delays have expired: `at_most` this number. When there are no more, says by [`until`](Self::until) until
-    /// when there are none.
+    /// Adds at most this number of keys whose delays have expired. When none is left, [`until`](Self::until) says until when that is so.
     pub(crate) fn expire(&mut self, now: u64, at_most: usize, mode: Mode) -> (Expired, Owed) {
         // A key takes two steps: it is sorted, and taken out.
         let (mut by_answer, mut owed, mut budget, mut left) = ([0; 3], Owed::NOTHING, BATCH.min(2 * at_most), at_most);
@@ -102,19 +100,19 @@ impl<K> Machine<K> {
         (Expired { by_answer, rests, has_more, is_ahead }, owed.and(self.later.garbage()))
     }
 
-    /// No delay expires before this. ([`NEVER`]: there is none.)
+    /// No delay expires before this time, which is [`NEVER`] if there is none.
     #[inline]
     pub(crate) fn until(&self) -> u64 {
         self.later.until
     }
 
-    /// Deadlines are still to be sorted.
+    /// Whether deadlines are still to be sorted.
     #[cfg(test)]
     pub(crate) fn is_sorting(&mut self) -> bool {
         self.later.is_sorting()
     }
 
-    /// The earliest deadline, or an earlier time: while deadlines are sorted, or if a key cools down until then. For statistics.
+    /// For statistics, the earliest deadline, or an earlier time while deadlines are being sorted, or while a key cools down until then.
     pub(crate) fn next_deadline(&self) -> Option<u64> {
         if self.later.delayed == 0 { None } else { self.later.earliest() }
     }

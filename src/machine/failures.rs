@@ -1,20 +1,21 @@
-//! Failures, which the machine counts itself unless a limiter of the user's own does.
+//! Failures, which the machine counts unless a limiter of the user's own does.
 
 use super::{Claimed, EntryRef, Machine, Mode, Owed};
 use crate::key::KeyHash;
 use equivalent::Equivalent;
 
-/// What an add has to do with failures.
+/// Whether an add stands for a failure, and who counts it.
 #[derive(Clone, Copy)]
 pub(crate) enum Failure<'s> {
     No,
-    /// It is one. A limiter of the user's own has counted it, and has said how long the delay is, before the lock.
+    /// A failure that a limiter of the user's own has counted before the lock. It has also said how long the delay is.
     Told,
-    /// It is one, to be counted here. The function says how long the delay is at least; without one, the call has said it.
+    /// A failure that the machine counts. The delay is at least the function's, or the caller's alone if there is no function.
     Counted(Option<&'s FailureDelay>),
 }
 
-/// The delay in nanoseconds after a failure that has this number of failures before it. It runs under the lock, so it is none of the user's.
+/// The delay in nanoseconds after a failure that has this number of failures before it. It runs under the lock, so it must not be the
+/// user's code.
 pub(crate) type FailureDelay = dyn Fn(u32) -> u64 + Send + Sync;
 
 impl Failure<'_> {
@@ -30,7 +31,6 @@ impl Failure<'_> {
 }
 
 impl<K> Machine<K> {
-    /// Forgets the failures of a key.
     pub(crate) fn forget_failures<Q>(&mut self, hand: &mut Option<K>, key: &Q, hash: KeyHash, mode: Mode) -> Owed
     where
         Q: Equivalent<K> + ?Sized,
@@ -40,12 +40,11 @@ impl<K> Machine<K> {
         self.forget_if_vacant(hand, entry, mode)
     }
 
-    /// The number of failures of a key that were counted here.
+    /// The number of failures of a key that the machine has counted.
     pub(crate) fn failures<Q: Equivalent<K> + ?Sized>(&self, key: &Q, hash: KeyHash) -> u32 {
         self.find_failing(key, hash).map_or(0, |entry| self.failures_of(entry))
     }
 
-    /// The same of a held key.
     pub(crate) fn failures_held(&self, claimed: &Claimed<K>) -> u32 {
         self.failures_of(self.held(claimed))
     }
@@ -58,7 +57,7 @@ impl<K> Machine<K> {
         if entry.state().has_failed() { self.later.records[entry.number()].failures } else { 0 }
     }
 
-    /// If the add is a failure, counts it. Returns the delay that the add asks for, or the longer one of the schedule.
+    /// Counts the failure, if there is one. Returns the delay that the add asks for, or that of the schedule if it is longer.
     #[inline(always)]
     pub(super) fn count_failure(
         &mut self,

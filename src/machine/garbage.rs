@@ -1,4 +1,4 @@
-//! Memory that is not needed any more, until the caller takes it, and frees it after its lock.
+//! Memory that is not needed any more, until the caller takes it.
 
 use super::later::Record;
 use super::times::KeyTimes;
@@ -7,7 +7,7 @@ use crate::key::Retired;
 use crate::order::Bin;
 use crate::time::wheel::{Pages, Wheel};
 
-/// A chunk of slots without keys, and the records and times of its slots; or a large array of the table.
+/// A chunk of slots without keys, with the records and times of its slots; or a large array of the table.
 #[cfg_attr(not(test), expect(dead_code, reason = "it is kept to be dropped"))]
 pub(super) struct RetiredSlots<K> {
     pub(super) memory: Retired<K>,
@@ -15,10 +15,10 @@ pub(super) struct RetiredSlots<K> {
     pub(super) times: Box<[KeyTimes]>,
 }
 
-/// Its drop frees the memory.
+/// Memory that its drop frees.
 #[expect(dead_code, reason = "it is kept to be dropped")]
 pub(crate) struct Garbage<K> {
-    /// Keys that have cooled down. The caller drops each by itself, as its drop may panic.
+    /// Keys that an expiry has forgotten. The caller drops each by itself, because its drop may panic.
     pub(crate) gone: Vec<K>,
     order: Bin<EntryRef<K>>,
     pub(super) keys: Vec<RetiredSlots<K>>,
@@ -26,7 +26,7 @@ pub(crate) struct Garbage<K> {
 }
 
 impl<K> Machine<K> {
-    /// Memory to be freed after the lock: what [`Owed::GARBAGE`] speaks of.
+    /// Memory to be freed after the lock: what [`Owed::GARBAGE`] stands for.
     #[cold]
     pub(crate) fn take_garbage(&mut self) -> Garbage<K> {
         let order = std::mem::replace(&mut self.bin, Bin::new());
@@ -39,14 +39,14 @@ impl<K> Machine<K> {
         self.garbage() != Owed::NOTHING
     }
 
-    /// After a step that may have left memory.
+    /// What a step owes that may have left memory.
     #[inline]
     pub(super) fn garbage(&self) -> Owed {
         Owed::only_if(!self.bin.is_empty() || !self.retired.is_empty() || !self.gone.is_empty(), Owed::GARBAGE)
             .and(self.later.garbage())
     }
 
-    /// Chunks of slots are to be freed. Each takes the records and times of its slots with it at once, as its number may be used again.
+    /// Retires chunks of slots. Each takes the records and times of its slots with it at once, because its number may be used again.
     #[cold]
     pub(super) fn retire(&mut self) {
         for memory in self.keys.take_retired() {
@@ -57,7 +57,7 @@ impl<K> Machine<K> {
             }
             self.retired.push(RetiredSlots { memory, records, times });
         }
-        // After all have been taken: else those behind the last chunk that is left would be freed here.
+        // Only after all were taken, because this frees those behind the last chunk that is left.
         let chunks = self.keys.chunks();
         self.later.records.truncate(chunks);
         self.times.iter_mut().for_each(|times| times.keys.truncate(chunks));

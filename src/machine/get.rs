@@ -2,13 +2,13 @@
 
 use super::{Claimed, EntryRef, Machine, Mode, Owed};
 
-/// With more queued keys than this, they are not all in the nearest cache.
+/// With more queued keys than this, not all are in the nearest cache.
 const MANY: usize = 1024;
-/// This many hand-outs before its own, the slot of a key and its chain are brought near.
+/// This many hand-outs before its own, the slot of a key and its chain are prefetched.
 const AHEAD: u32 = 8;
 
 impl<K> Machine<K> {
-    /// Hands out the next key of a plain queue ([`Mode::PLAIN`]), if that is a few instructions and owes nothing. `None`: call
+    /// Hands out the next key of a plain queue ([`Mode::PLAIN`]), if it takes only a few instructions and owes nothing. After `None`, call
     /// [`get`](Self::get).
     #[inline(always)]
     pub(crate) fn get_simple(&mut self) -> Option<Claimed<K>> {
@@ -16,14 +16,12 @@ impl<K> Machine<K> {
         Some(self.claim(entry, Mode::PLAIN))
     }
 
-    /// Hands out the next key.
     #[inline(always)]
     pub(crate) fn get(&mut self, mode: Mode) -> (Option<Claimed<K>>, Owed) {
         let entry = self.order.pop(&mut self.bin);
         self.got(entry, mode)
     }
 
-    /// Hands out the first key of this level.
     pub(crate) fn get_of_level(&mut self, level: u8, mode: Mode) -> (Option<Claimed<K>>, Owed) {
         let entry = self.order.pop_level(level, &mut self.bin);
         self.got(entry, mode)

@@ -1,13 +1,7 @@
 //! What delays and failures need: a timing wheel, and a record for each slot whose key is delayed or has failed.
 //!
-//! ```text
-//!   key DELAYED ──▶ record of its slot: priority, beginning, placement ◀──▶ entry in the wheel, by deadline
-//!                                       the deadline of each delay
-//!   key FAILED ───▶ record of its slot: failures
-//! ```
-//!
-//! A key can have two delays: one that a caller has set, and one that a holder has set. The earlier one is in the wheel (I9). While the key
-//! is cooling down, the end of that is in the wheel in their place, and neither of the two is earlier.
+//! Of the two delays that a key can have, a caller's and a holder's, the earlier one is in the wheel (I9). While the key is cooling down,
+//! the end of that is there instead, and neither delay ends before it.
 
 use super::Owed;
 use crate::key::SideArray;
@@ -17,27 +11,26 @@ use std::collections::BTreeMap;
 /// A deadline that never comes.
 pub(crate) const NEVER: u64 = u64::MAX;
 
-/// The message of a panic.
 pub(crate) const WHEEL_IS_FULL: &str = "the delays of a shard would take more than 17 GB";
 
 pub(super) struct Later {
-    /// `None`: there was no delay so far. (A wheel is 20 KB.)
+    /// A wheel takes 20 KB, so there is none before the first delay.
     wheel: Option<Box<Wheel>>,
-    /// A wheel to be freed.
+    /// A wheel for the caller to free.
     old: Option<Box<Wheel>>,
-    /// Of the slots whose keys are delayed or have failed, and some others.
+    /// By the number of the slot. There may be records that are not in use.
     pub(super) records: SideArray<Record>,
-    /// Keys that are delayed.
+    /// The number of keys that are delayed.
     pub(super) delayed: usize,
-    /// Those of them that have two delays.
+    /// The number of those that have two delays.
     doubles: usize,
-    /// Keys that are cooling down.
+    /// The number of keys that are cooling down.
     pub(super) resting: usize,
-    /// Of those that are cooling down and have two delays, the later deadlines: by the number of the slot.
+    /// The later deadline of each key that is cooling down and has two delays, by the number of its slot.
     thirds: BTreeMap<u32, u64>,
-    /// Keys whose failures are counted.
+    /// The number of keys that have failed.
     pub(super) failing: usize,
-    /// The latest time that a call has told. Never goes back.
+    /// The latest time that a call has passed.
     time: u64,
     /// No delay expires before this.
     pub(super) until: u64,
@@ -45,28 +38,26 @@ pub(super) struct Later {
     pub(super) begun: u64,
 }
 
-/// What is kept for a slot: 32 bytes.
+/// What is kept for a slot, in 32 bytes.
 #[derive(Default)]
 pub(super) struct Record {
-    /// The first deadline that is not in the wheel: of the later delay, or of the earlier one while the key cools down. (Then that of the
-    /// later one is in [`Later::thirds`].)
+    /// The first deadline that is not in the wheel. It is that of the later delay, or while the key cools down that of the earlier one, and
+    /// then the later one is in [`Later::thirds`].
     other: u64,
     placement: Placement,
     pub(super) failures: u32,
-    /// The number of times that a key had become delayed when this one did, without the high bits.
+    /// The low bits of [`Later::begun`] when this key became delayed.
     began: u32,
-    /// Of the delays, by [`Setter`].
+    /// The priorities of the delays, by [`Setter`].
     priorities: [i8; 2],
-    /// By [`Setter`], two bits each: whether there is a delay, and whether it is a retry. And the other bits below.
+    /// Two bits for each [`Setter`], which say whether there is a delay and whether it is a retry; and the other bits below.
     kinds: u8,
 }
 
 /// Who has set a delay.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Setter {
-    /// A call of the queue.
     Caller,
-    /// The end of a hand-out.
     Holder,
 }
 
@@ -75,30 +66,28 @@ const IS_SET: u8 = 1;
 const IS_RETRY: u8 = 2;
 /// An add waits for the end of a rest.
 const IS_HELD: u8 = 1 << 4;
-/// The key cools down: the end of that is in the wheel.
+/// The key cools down, and the end of that is in the wheel.
 const IS_RESTING: u8 = 1 << 5;
-/// Of two delays the holder's is the earlier.
+/// There are two delays, and the holder's is the earlier one.
 const IS_HOLDERS_FIRST: u8 = 1 << 6;
 
-/// One delay of a key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Due {
     pub(super) deadline: u64,
-    /// The priority that the key will have.
+    /// The priority with which the key will be added.
     pub(super) priority: i8,
     /// It was set for a failure.
     pub(super) is_retry: bool,
 }
 
 impl Due {
-    /// The bits of a record.
+    /// The bits of this delay in a record.
     #[inline]
     fn kind(self) -> u8 {
         IS_SET | if self.is_retry { IS_RETRY } else { 0 }
     }
 }
 
-/// The delays of a key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Dues {
     pub(super) caller: Option<Due>,
@@ -113,7 +102,7 @@ impl Dues {
         }
     }
 
-    /// The earlier one, which of two with one deadline is the caller's.
+    /// The earlier one, which is the caller's if both have the same deadline.
     pub(super) fn earliest(&self) -> Option<(Setter, Due)> {
         match (self.caller, self.holder) {
             (Some(caller), Some(holder)) if holder.deadline < caller.deadline => Some((Setter::Holder, holder)),
@@ -122,23 +111,22 @@ impl Dues {
         }
     }
 
-    /// The earlier one, taken out.
+    /// Takes out the earlier one.
     pub(super) fn take_earliest(&mut self) -> Option<Due> {
         self.earliest().and_then(|(setter, _)| self.of(setter).take())
     }
 
-    /// The one for whose end an add waits ([`DelayedAdd::Strict`](crate::DelayedAdd::Strict)): the earlier retry.
+    /// The earlier retry, for whose end an add waits ([`DelayedAdd::Strict`](crate::DelayedAdd::Strict)).
     pub(super) fn retry(&mut self) -> Option<&mut Due> {
         let dues = [&mut self.caller, &mut self.holder].into_iter().flatten();
         dues.filter(|due| due.is_retry).min_by_key(|due| due.deadline)
     }
 
-    /// The highest priority.
     pub(super) fn highest(&self) -> Option<i8> {
         [self.caller, self.holder].into_iter().flatten().map(|due| due.priority).max()
     }
 
-    /// No delay expires before this.
+    /// Puts off delays that would expire before this time.
     pub(super) fn not_before(&mut self, time: u64) {
         let dues = [&mut self.caller, &mut self.holder].into_iter().flatten();
         dues.for_each(|due| due.deadline = due.deadline.max(time));
@@ -146,7 +134,7 @@ impl Dues {
 }
 
 impl Record {
-    /// Of the entry in the wheel.
+    /// The deadline of the entry in the wheel.
     #[inline]
     pub(super) fn deadline(&self) -> u64 {
         self.placement.deadline()
@@ -183,7 +171,7 @@ impl Later {
         }
     }
 
-    /// When a delay expires that a call has asked for.
+    /// The deadline of a delay that a call has asked for.
     #[inline]
     pub(super) fn deadline(&mut self, now: u64, delay: u64) -> u64 {
         self.time = self.time.max(now);
@@ -196,7 +184,7 @@ impl Later {
         self.wheel.as_mut().is_none_or(|wheel| wheel.has_room())
     }
 
-    /// Panics if no more delay can be set: before anything is changed.
+    /// Panics if no more delay can be set. To be called before anything is changed.
     #[inline]
     pub(super) fn reserve(&mut self) {
         assert!(self.has_room(), "{WHEEL_IS_FULL}");
@@ -215,14 +203,14 @@ impl Later {
         self.insert(number, due.deadline)
     }
 
-    /// The same for a key that is in the wheel, as it cools down.
+    /// The same for a key that is in the wheel already, because it cools down.
     pub(super) fn count(&mut self, number: u32) {
         self.delayed += 1;
         self.begun += 1;
         self.records[number].began = self.begun as u32;
     }
 
-    /// A key that has left the wheel is not delayed any more.
+    /// Notes that a key that has left the wheel is no longer delayed.
     #[inline]
     pub(super) fn end(&mut self, number: u32) {
         self.delayed -= 1;
@@ -231,13 +219,12 @@ impl Later {
         }
     }
 
-    /// A key may have left the wheel that has another delay, or was cooling down.
+    /// Whether a key that leaves the wheel may have another delay, or be cooling down.
     #[inline]
     pub(super) fn has_special_keys(&self) -> bool {
         self.doubles + self.resting > 0
     }
 
-    /// The delays of a delayed key.
     pub(super) fn dues(&self, number: u32) -> Dues {
         let record = &self.records[number];
         let mut dues = Dues::default();
@@ -261,7 +248,7 @@ impl Later {
         dues
     }
 
-    /// Notes the delays of a key that has a record. What is in the wheel is for the caller: the earlier deadline, unless the key cools down.
+    /// Writes the delays of a key to its record. The caller keeps the wheel in step, with the earlier deadline unless the key cools down.
     #[cold]
     pub(super) fn write(&mut self, number: u32, mut dues: Dues) {
         let record = &mut self.records[number];
@@ -288,14 +275,14 @@ impl Later {
         }
     }
 
-    /// The key has one delay, a caller's, and does not cool down.
+    /// Whether the key has one delay, a caller's, and does not cool down.
     #[inline]
     pub(super) fn has_callers_alone(&self, number: u32) -> bool {
         self.records[number].kinds & !IS_RETRY == IS_SET
     }
 
-    /// The same key gets another such delay in its place, or keeps the old one if that ends first (`stands`). Of the two priorities the
-    /// higher counts. Returns whether it has kept the old one.
+    /// Gives such a key another delay in place of its own, unless that `stands`. Of the two priorities the higher counts. Returns whether
+    /// it has kept the old delay.
     #[inline]
     pub(super) fn move_callers(&mut self, number: u32, due: Due, stands: impl FnOnce(u64) -> bool) -> (bool, Owed) {
         let record = &mut self.records[number];
@@ -308,13 +295,13 @@ impl Later {
         (false, self.put(number, due.deadline))
     }
 
-    /// A key begins or ends to cool down. Its delays are to be written anew.
+    /// Notes whether a key cools down. The caller then writes its delays anew.
     pub(super) fn set_resting(&mut self, number: u32, is_resting: bool) {
         let kinds = &mut self.records[number].kinds;
         *kinds = if is_resting { *kinds | IS_RESTING } else { *kinds & !IS_RESTING };
     }
 
-    /// An add waits until the key of a slot has cooled down, and for nothing else. It has a record.
+    /// Whether an add waits until the key has cooled down, and for nothing else.
     pub(super) fn is_held(&self, number: u32) -> bool {
         self.records[number].kinds & IS_HELD != 0
     }
@@ -324,7 +311,7 @@ impl Later {
         *kinds = if is_held { *kinds | IS_HELD } else { *kinds & !IS_HELD };
     }
 
-    /// Moves the entry of a slot, unless its deadline is this one.
+    /// Moves the entry of a slot to this deadline.
     pub(super) fn put(&mut self, number: u32, deadline: u64) -> Owed {
         if self.records[number].deadline() == deadline {
             return Owed::NOTHING;
@@ -333,19 +320,19 @@ impl Later {
         self.insert(number, deadline).and(self.garbage())
     }
 
-    /// The earliest deadline, or an earlier time while the wheel sorts deadlines.
+    /// The earliest deadline, or an earlier time while the wheel is sorting deadlines.
     pub(super) fn earliest(&self) -> Option<u64> {
         self.wheel.as_ref()?.earliest()
     }
 
-    /// Which of the beginnings of a delay this one was.
+    /// The value of [`begun`](Self::begun) when this key became delayed.
     pub(super) fn began(&self, number: u32) -> u64 {
-        // Of the numbers with these low bits the latest that was used.
+        // The latest value with these low bits.
         let low = self.records[number].began;
         self.begun - u64::from((self.begun as u32).wrapping_sub(low))
     }
 
-    /// Puts the deadline of a slot into the wheel. Owes the news if no delay expires as early.
+    /// Puts the deadline of a slot into the wheel. Owes [`Owed::DEADLINE`] if no other delay expires as early.
     #[inline(always)]
     pub(super) fn insert(&mut self, number: u32, deadline: u64) -> Owed {
         if self.wheel.is_none() {
@@ -360,21 +347,19 @@ impl Later {
         Owed::only_if(is_first, Owed::DEADLINE)
     }
 
-    /// Not inlined, as it would make the stack frame of each caller as large as a wheel.
+    /// Not inlined, because it would make the stack frame of each caller as large as a wheel.
     #[cold]
     #[inline(never)]
     fn make_wheel(&mut self) {
         self.wheel = Some(Box::new(Wheel::new(self.time)));
     }
 
-    /// Takes the deadline of a slot out of the wheel.
     #[inline]
     pub(super) fn remove(&mut self, number: u32) {
         let wheel = self.wheel.as_mut().expect("a key is delayed");
         wheel.remove(&mut self.records, number);
     }
 
-    /// Takes out a deadline that is past, or says why there is none.
     #[inline]
     pub(super) fn pop(&mut self, now: u64, budget: &mut usize) -> Popped {
         self.time = self.time.max(now);
@@ -386,14 +371,14 @@ impl Later {
         popped
     }
 
-    /// Deadlines are still to be sorted.
+    /// Whether deadlines are still to be sorted.
     #[cfg(test)]
     pub(super) fn is_sorting(&mut self) -> bool {
         let wheel = self.wheel.as_mut().expect("there were delays");
         wheel.pop(&mut self.records, self.time, &mut 1) == Popped::NeedsCascade
     }
 
-    /// There is a wheel; there is memory of one to be freed.
+    /// Whether there is a wheel, and whether there is memory of one to be freed.
     #[cfg(all(test, not(loom)))]
     pub(super) fn has_memory(&self) -> (bool, bool) {
         let has_surplus = self.wheel.as_ref().is_some_and(|wheel| wheel.has_surplus());
@@ -410,7 +395,7 @@ impl Later {
         (self.old.take(), self.wheel.as_mut().and_then(|wheel| wheel.surplus()))
     }
 
-    /// A wheel without delays is not needed. The next delay makes a new one.
+    /// Retires a wheel without delays. The next delay makes a new one.
     pub(super) fn drop_empty_wheel(&mut self) {
         if self.delayed + self.resting == 0 {
             self.old = self.wheel.take();

@@ -1,15 +1,8 @@
-//! Looks at the keys, some at a time, and changes nothing. All lists of keys are made so.
+//! Looks at the keys, some at a time with the lock free in between, and changes nothing. All lists of keys are made so, and
+//! [`take_out`](Machine::take_out) takes what the caller has chosen.
 //!
-//! ```text
-//!   lists:               lock ─ look at some keys, copy them ─ unlock ─ … until the end
-//!   take_where, stop,    the same; then choose: foreign code, under no lock
-//!   take_delayed:
-//!                        lock ─ take_out what was chosen, if it is still there ─ unlock ─ …
-//! ```
-//!
-//! A slot does not move, so a key that is known from the first to the last of these calls is seen once, in the state that it has then.
-//! After a shut-down, no key becomes dirty that is not: so one look at all keys sees each that has work left when its slot is visited,
-//! either queued or held.
+//! Because a slot does not move, a key that is known throughout is seen once, in the state that it has then. After a shut-down no key
+//! becomes dirty, so one look at all keys sees each that has work left.
 
 use super::{EntryRef, Machine};
 use crate::key::{SlotId, State};
@@ -17,19 +10,18 @@ use crate::order::{Group, visit};
 use crate::sync::model_const;
 use std::cmp::Reverse;
 
-/// The number of chunks of slots, up to 63 keys each, that one call reads at most.
+/// The number of chunks, each of up to 63 slots, that one call reads at most.
 const CHUNKS: usize = model_const(64, 1);
-/// A call ends with the chunk in which it has seen so many keys.
+/// A call ends after the chunk in which it has seen so many keys.
 const KEYS: usize = model_const(256, 2);
 
-/// The keys that are looked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Which {
     Processing,
     Delayed,
     /// Queued or processing.
     Active,
-    /// Queued, processing or delayed: all but those that only have failed.
+    /// Queued, processing or delayed.
     All,
 }
 
@@ -44,21 +36,20 @@ impl Which {
     }
 }
 
-/// A key, while a look is at it.
+/// A key that a look shows to its caller.
 pub(crate) struct View<'m, K>(pub(super) &'m Machine<K>, pub(super) &'m EntryRef<K>);
 
-/// What a look has seen of a key, without the key itself: enough to take it out.
+/// What a look has seen of a key, which is enough to take it out later.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Seen {
-    /// Names the hand-out, if the key is processing: see [`Claimed::slot`](super::Claimed::slot).
+    /// Names the hand-out if the key is processing: see [`Claimed::slot`](super::Claimed::slot).
     pub(crate) slot: SlotId,
-    /// The stamp of its push, and its number of all with this priority, if it is queued: see `AnyOrder::age`.
+    /// The stamp and the number of its push if it is queued: see `AnyOrder::age`.
     pub(super) push: Option<(u64, u64)>,
-    /// Which of the beginnings of a delay it was, if it is delayed.
+    /// Names the delay if it is delayed: see `Later::began`.
     pub(super) began: Option<u64>,
-    /// The number of its slot.
     pub(super) number: u32,
-    /// If it is queued or processing.
+    /// Valid if it is queued or processing.
     pub(crate) priority: i8,
     pub(crate) is_processing: bool,
 }
@@ -72,12 +63,12 @@ impl Seen {
         self.began.is_some()
     }
 
-    /// Its delay alone.
+    /// The same for its delay alone.
     pub(crate) fn delay_alone(self) -> Self {
         Self { push: None, is_processing: false, ..self }
     }
 
-    /// The queued keys by this: the higher priority comes first, and of one priority the older key, also over several shards.
+    /// Sorts queued keys by priority, the highest first, and within one by age, also over several shards.
     pub(crate) fn by_age(&self) -> (Reverse<i8>, Option<(u64, u64)>) {
         (Reverse(self.priority), self.push)
     }
@@ -96,23 +87,23 @@ impl<'m, K> View<'m, K> {
         self.1.state().is_processing()
     }
 
-    /// The deadline, and the priority that the key will have.
+    /// The deadline, and the priority with which the key will be added.
     pub(crate) fn delay(&self) -> Option<(u64, i8)> {
         let delay = self.1.state().is_delayed().then(|| self.0.first_delay(*self.1));
         delay.map(|delay| (delay.deadline, delay.priority))
     }
 
-    /// When the key became dirty, if it is and that is known.
+    /// When the key became dirty, if it is dirty and this is known.
     pub(crate) fn queued_at(&self) -> Option<u64> {
         self.0.queued_at(*self.1)
     }
 
-    /// When the key was handed out, if it is processing and that is known: after [`begin_ages`](Machine::begin_ages) it is.
+    /// When the key was handed out, if it is processing. Known for all keys after [`begin_ages`](Machine::begin_ages).
     pub(crate) fn started_at(&self) -> Option<u64> {
         self.0.started_at(*self.1)
     }
 
-    /// The group of the key, and the hand-outs of that since it is known.
+    /// The group of the key, and the number of hand-outs of the group since that is known.
     pub(crate) fn group(&self) -> (Group, u64) {
         self.0.order.group(self.1.group())
     }
@@ -136,8 +127,7 @@ impl<'m, K> View<'m, K> {
 }
 
 impl<K> Machine<K> {
-    /// Looks at some of the keys, from this place on, and calls `each` for those that are looked for. Returns where to go on, or `None` at
-    /// the end. If `each` panics, nothing has changed.
+    /// Looks at some keys, from this place on, and calls `each` for those of this kind. Returns where to go on, or `None` at the end.
     pub(crate) fn look(&self, from: usize, which: Which, mut each: impl FnMut(View<'_, K>)) -> Option<usize> {
         let (mut at, mut count) = (from, 0);
         while at < self.keys.chunks().min(from + CHUNKS) && count < KEYS {
@@ -151,7 +141,7 @@ impl<K> Machine<K> {
         (at < self.keys.chunks()).then_some(at)
     }
 
-    /// Adds the number of queued keys of each priority, the lowest first.
+    /// Adds the number of queued keys of each priority to `lens`, the lowest priority first.
     pub(crate) fn add_levels(&self, lens: &mut [usize; 256]) {
         for (len, priority) in lens.iter_mut().zip(i8::MIN..=i8::MAX) {
             *len += self.order.level_len(priority);

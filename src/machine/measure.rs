@@ -1,65 +1,61 @@
-//! What a queue that measures does beside the verbs, in their critical sections. The caller reads the clock, if that is wanted.
+//! What a queue that measures does beside the verbs, in their critical sections.
 //!
 //! ```text
-//!   add, requeue, cancel ─▶ wants_time? ─▶ dirty_at    by the caller; expire knows the time, and does it itself
-//!   get ─▶ started ─▶ how long the key was queued      asks for the time, if it is wanted
-//!          ended   ─▶ how long the key was processing  the same; then done, or a requeue that is not refused
+//!   add, requeue, cancel ─▶ wants_time? ─▶ dirty_at
+//!   get ─▶ started         ended ─▶ done, requeue
 //! ```
 //!
-//! [`times`](super::times) says what is kept. A queue that does not measure has none of it, and its verbs know that by their
-//! [`Mode`](super::Mode).
+//! [`times`](super::times) says what is kept.
 
 use super::durations::MaybeNanos;
 use super::times::Times;
 use super::{Claimed, EntryRef, Machine};
 
-/// Ages at a time, in nanoseconds.
+/// Ages, in nanoseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Ages {
-    /// How long all processing keys are processing, added up.
+    /// The sum of how long each processing key has been processing.
     pub(crate) unfinished_work: u64,
-    /// How long the oldest of them is.
+    /// The longest of these.
     pub(crate) longest_running: Option<u64>,
-    /// How long the key has waited that was dirty first, of the first queued keys that are measured: see `AnyOrder::firsts`.
+    /// How long the oldest of the first queued keys has waited, among those that are measured: see `AnyOrder::firsts`.
     pub(crate) oldest_queued: Option<u64>,
 }
 
-/// What is not there if the queue does not measure.
 const MEASURED: &str = "the queue measures";
 
 impl<K> Machine<K> {
-    /// The queue measures. `all`: each key, however dense the adds are.
+    /// Makes the machine measure. `all`: each key, however dense the adds are.
     pub(crate) fn measure(&mut self, all: bool) {
         self.times = Some(Box::new(Times::new(super::Table::<K>::CHUNK, all)));
     }
 
-    /// What needs no key: `dirty_at`, `reset_sampling`, and the histograms.
+    /// For what needs no key: `dirty_at`, `reset_sampling`, and the histograms.
     #[inline]
     pub(crate) fn times(&mut self) -> Option<&mut Times> {
         self.times.as_deref_mut()
     }
 
-    /// A key became dirty in the verb before, and the time of that is wanted: [`dirty_at`](Times::dirty_at).
+    /// Whether the verb before has made a key dirty and wants the time of that, by [`dirty_at`](Times::dirty_at).
     #[inline]
     pub(crate) fn wants_time(&self) -> bool {
         self.times.as_ref().is_some_and(|times| times.wants_time())
     }
 
-    /// A key became dirty.
     #[inline]
     pub(super) fn note_dirty(&mut self, entry: EntryRef<K>) {
         let key = entry.number();
         self.times.as_mut().expect(MEASURED).dirty(key);
     }
 
-    /// Keys have priorities from now on: none is skipped. A key of a rare priority would stand for others of that priority that came long
-    /// ago, and they for it.
+    /// Measures each key from now on, because keys have priorities. If some were skipped, a key of a rare priority would stand for others
+    /// of that priority that came long ago.
     #[cold]
     pub(super) fn measure_all(&mut self) {
         self.times.iter_mut().for_each(|times| times.measure_all());
     }
 
-    /// After a `get`. Calls `now` if the time is wanted. Returns how long the key was queued.
+    /// To be called after a `get`. Calls `now` if the time is wanted. Returns how long the key was queued.
     #[inline(never)]
     pub(crate) fn started(&mut self, claimed: &Claimed<K>, now: impl FnOnce() -> u64) -> MaybeNanos {
         let entry = self.just_held(claimed);
@@ -67,21 +63,21 @@ impl<K> Machine<K> {
         self.times.as_mut().map_or(MaybeNanos::UNKNOWN, |times| times.start(key, priority, now))
     }
 
-    /// How long a held key was queued.
     #[inline]
     pub(crate) fn waited(&self, claimed: &Claimed<K>) -> MaybeNanos {
         let key = self.just_held(claimed).number();
         self.times.as_ref().map_or(MaybeNanos::UNKNOWN, |times| times.waited(key))
     }
 
-    /// Before a `done`, or a requeue that is not refused. Calls `now` if the time is wanted. Returns how long the key was processing.
+    /// To be called before a `done`, or a requeue that is not refused. Calls `now` if the time is wanted. Returns how long the key was
+    /// processing.
     #[inline]
     pub(crate) fn ended(&mut self, claimed: &Claimed<K>, now: impl FnOnce() -> u64) -> MaybeNanos {
         let key = self.just_held(claimed).number();
         self.times.as_mut().map_or(MaybeNanos::UNKNOWN, |times| times.end(key, now))
     }
 
-    /// The caller, which has read the time under the lock, asks for ages: each processing key has a start from now on.
+    /// Gives each processing key a start, for a caller that asks for ages and has read the time under the lock.
     pub(crate) fn begin_ages(&mut self, now: u64) {
         self.times.iter_mut().for_each(|times| times.start_all(now));
     }
@@ -100,13 +96,12 @@ impl<K> Machine<K> {
         Some(Ages { unfinished_work, longest_running, oldest_queued })
     }
 
-    /// When a dirty key became dirty, if that is known.
     #[inline]
     pub(super) fn queued_at(&self, entry: EntryRef<K>) -> Option<u64> {
         self.times.as_ref()?.queued_at(entry.number())
     }
 
-    /// When a processing key was handed out. After [`begin_ages`](Self::begin_ages).
+    /// When a processing key was handed out. To be called after [`begin_ages`](Self::begin_ages).
     pub(super) fn started_at(&self, entry: EntryRef<K>) -> Option<u64> {
         self.times.as_ref()?.started_at(entry.number())
     }

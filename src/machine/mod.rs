@@ -1,55 +1,23 @@
-//! One shard of the queue as a machine: plain data, and one function for each verb.
+//! One shard of the queue as a machine: plain data, with one function for each verb.
 //!
 //! ```text
 //!   call ─▶ hash ─▶ lock ─▶ machine.verb(hand, …) ─▶ (answer, owed) ─▶ publish, take out whom to wake ─▶ unlock ─▶ wake, drop the hand
-//!
-//!   verb       given                 answer                      may owe
-//!   add        key, How              queued, dirty already …     READY, DEADLINE, DIRTY
-//!   get                              a key                       OVER
-//!   done       held key, End         what became of it           READY, DRAINED, ADDED
-//!   rest       held key, time                                    DEADLINE
-//!   requeue    held key, How, End    as add                      as add and done
-//!   cancel     key                   whether it was delayed      READY, DRAINED, DIRTY
-//!   remove     key                   whether it was dirty, too   DRAINED, OVER
-//!   expire     time, number          how many                    READY, DIRTY
-//!   look       where to begin        keys that are queued …
-//!   take_out   what was seen         what of it was still so     DRAINED, OVER
-//!   wait_for_dirty   held key        a ticket, if it is clean
-//!   shut_down                                                    DRAINED, OVER
-//!   forget_failures  key
-//!   shrink     where to begin
 //! ```
 //!
-//! | file | |
-//! |---|---|
-//! | `add`, `get`, `done`, `take`, `look` | the verbs |
-//! | `claimed`, `dirty` | the token of a held key, and the wait until that is dirty |
-//! | `delays`, `expire`, `failures` | the verbs that have to do with delays and failures, and their steps in others |
-//! | `rest` | keys that cool down after a run |
-//! | `records` | what a lock-free queue asks |
-//! | `shards` | what a queue with several shards asks of each |
-//! | `shrink` | memory that the keys do not need |
-//! | `later` | the wheel, and a record for each key that is delayed or has failed |
-//! | `measure` | what a queue that measures does beside the verbs |
-//! | `times`, `durations` | when keys became dirty and were handed out; histograms of how long they waited and were processing |
-//! | `garbage` | memory that is not needed any more |
-//! | `owed` | what a verb leaves to its caller, and what it is told of the queue |
+//! Most verbs are in a file of their name; `requeue` is in `done`, `cancel` in `delays`, `remove` and `take_out` in `take`.
+//! [`shared`](crate::shared) calls them, and the [`order`](crate::order) says which queued key comes next.
 //!
-//! The [`order`](crate::order) says which queued key comes next. [`shared`](crate::shared) calls the verbs.
+//! **Pure.** There is no lock, thread, waker, clock, observer or random number in here; a time comes from the caller. The only foreign code
+//! that a verb runs is `Eq` of the keys, before it changes anything, and what the caller passes to `look`, which changes nothing.
 //!
-//! **Pure.** There is no lock, thread, waker, clock, observer or random number in here. A time is an argument, or asked of the caller. The
-//! only foreign code that runs is `Eq` of the keys, in a look-up before anything is changed, and what the caller passes to `look`, which
-//! changes nothing.
+//! **The hand** is an `Option<K>` of the caller. An add finds its key there, and takes it only if the key is new; a verb that forgets a key
+//! puts it there. The caller drops what is left after the unlock, so that no `Drop` of a key runs under the lock.
 //!
-//! **The hand** is the caller's, an `Option<K>`. An add finds its key there, and takes it only if the key is new. A verb that forgets a key
-//! puts it there. What is in the hand afterwards the caller drops after its lock. So no verb drops a key.
+//! **The mode** is what the caller has read of the queue under the lock. A hot call passes a constant, such as [`Mode::PLAIN`], so that a
+//! plain queue has code of its own (O1).
 //!
-//! **The mode** is what the caller has read of the queue under the lock. A hot call tests it once, and passes [`Mode::PLAIN`],
-//! [`Mode::ORDERED`] or [`Mode::MEASURED`] as a constant. So a verb is compiled for a plain queue, for one with priorities or groups, for a
-//! plain one that measures, and for all others (O1).
-//!
-//! **Memory** that is not needed any more is in the machine, until the caller takes it ([`Owed::GARBAGE`]) and frees it after its lock. It
-//! is not in the answer of each call, because it is rare: a list for it is 20 words, which each call would write and read.
+//! **Memory** to be freed stays in the machine until the caller takes it ([`Owed::GARBAGE`]). It is not part of an answer, because then
+//! each call would write and read a list that is rarely used.
 
 #![allow(clippy::vec_box, reason = "a block goes from list to list without being copied")]
 
@@ -109,21 +77,21 @@ pub(crate) struct Machine<K> {
     later: Later,
     /// `None`: the queue does not measure.
     times: Option<Box<Times>>,
-    /// What an add does about the delay of its key.
+    /// What a plain add does about a retry of its key.
     policy: DelayedAdd,
-    /// Held keys that became dirty, until the caller takes them.
+    /// Held keys that became dirty, for the caller to take.
     dirty: Vec<DirtyTicket>,
-    /// Memory to be freed: of the order, and chunks of slots with what was beside them.
+    /// Memory to be freed, of the order and of the slots.
     bin: Bin<EntryRef<K>>,
     retired: Vec<RetiredSlots<K>>,
-    /// Keys that an expiry has forgotten, to be dropped.
+    /// Keys that an expiry has forgotten, for the caller to drop.
     gone: Vec<K>,
-    /// For the ends of hand-outs, which are not told whether the queue is open.
+    /// For `done`, whose mode does not say whether the queue is open.
     is_shut_down: bool,
     pub(crate) counts: Counts,
 }
 
-/// Events so far.
+/// How often each event has happened.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub(crate) struct Counts {
     pub(crate) pushed: u64,
@@ -141,17 +109,15 @@ pub(crate) struct Counts {
 }
 
 impl<K> Machine<K> {
-    /// The bytes of a slot, of a record, and of the times of a key.
     #[cfg(test)]
     const BYTES: [usize; 3] = [Table::<K>::SLOT, size_of::<later::Record>(), size_of::<times::KeyTimes>()];
 
-    /// The bytes of the keys, and of the order.
     #[cfg(test)]
     fn bytes(&self) -> [usize; 2] {
         [self.keys.bytes(), self.order.bytes()]
     }
 
-    /// Has room for `capacity` keys, and keeps it until a [`shrink`](Self::shrink).
+    /// With room for `capacity` keys, which the machine keeps until a [`shrink`](Self::shrink).
     pub(crate) fn new(mut order: AnyOrder<EntryRef<K>>, policy: DelayedAdd, capacity: usize) -> Self {
         if capacity > 0 {
             order.reserve(capacity);
@@ -171,13 +137,12 @@ impl<K> Machine<K> {
         }
     }
 
-    /// The number of queued keys.
     #[inline]
     pub(crate) fn len(&self) -> usize {
         self.order.len()
     }
 
-    /// The number of queued keys that may be taken now.
+    /// The number of queued keys that a `get` may hand out now, because their groups are not full.
     #[inline(always)]
     pub(crate) fn ready(&self, mode: Mode) -> usize {
         self.order.ready(mode.is_ordered)
@@ -191,12 +156,11 @@ impl<K> Machine<K> {
         self.later.delayed
     }
 
-    /// The number of keys whose failures are counted here.
+    /// The number of keys whose failures the machine counts.
     pub(crate) fn failing(&self) -> usize {
         self.later.failing
     }
 
-    /// The number of keys that are known.
     #[cfg(test)]
     pub(crate) fn known(&self) -> usize {
         self.keys.len()
@@ -208,13 +172,12 @@ impl<K> Machine<K> {
         self.len() == 0 && self.processing() == 0
     }
 
-    /// Where the buckets of the table are, and their number: for [`prefetch_bucket`](crate::key::prefetch_bucket) before the lock.
+    /// The address of the table's buckets and their number, for [`prefetch_bucket`](crate::key::prefetch_bucket) before the lock.
     #[inline]
     pub(crate) fn buckets(&self) -> (usize, usize) {
         self.keys.buckets()
     }
 
-    /// Prefetches the slot that an add of this hash will read first.
     #[inline]
     pub(crate) fn prefetch_first(&self, hash: KeyHash) {
         self.keys.prefetch_first(hash);
@@ -224,25 +187,25 @@ impl<K> Machine<K> {
         &self.order
     }
 
-    /// No key is added any more. What is queued is still handed out, and what is dirty is queued when its processing ends.
+    /// Refuses adds from now on. Queued keys are still handed out, and dirty ones are queued when their processing ends.
     pub(crate) fn shut_down(&mut self) -> Owed {
         self.is_shut_down = true;
         self.drained(Mode::SHUT_DOWN).and(self.over(Mode::SHUT_DOWN))
     }
 
-    /// After a step that may have ended the work.
+    /// What a step owes that may have ended the work.
     #[inline]
     fn drained(&self, mode: Mode) -> Owed {
         mode.owed_if(self.is_drained(), Owed::DRAINED)
     }
 
-    /// After a step that may have taken the last queued key.
+    /// What a step owes that may have taken the last queued key.
     #[inline]
     fn over(&self, mode: Mode) -> Owed {
         mode.owed_if(!mode.is_open && self.len() == 0, Owed::OVER)
     }
 
-    /// Takes out a key that no bit keeps (I4), for the caller to drop after its lock. Owes what memory that leaves.
+    /// Takes out a key that no bit keeps (I4), for the caller to drop after its lock.
     #[inline(always)]
     fn forget(&mut self, entry: EntryRef<K>, mode: Mode) -> (K, Owed) {
         let mut owed = Owed::NOTHING;
@@ -258,7 +221,7 @@ impl<K> Machine<K> {
         (key, owed)
     }
 
-    /// The same, if no bit keeps the key.
+    /// Puts a key into the hand if no bit keeps it.
     #[inline(always)]
     fn forget_if_vacant(&mut self, hand: &mut Option<K>, entry: EntryRef<K>, mode: Mode) -> Owed {
         if !entry.state().is_vacant() {
@@ -271,7 +234,6 @@ impl<K> Machine<K> {
 }
 
 impl<K> EntryRef<K> {
-    /// Where a queued key is.
     fn place(&self) -> Place {
         Place { priority: self.priority(), group: self.group(), position: self.position() }
     }

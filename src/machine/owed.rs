@@ -1,53 +1,51 @@
-//! What a verb leaves to its caller, and what it is told of the queue.
+//! What a verb owes, and what it is told of the queue.
 
-/// One word, so that an answer and what is owed fit two registers. (As two numbers they were three with the answer, which went through
-/// memory.) In the low byte the bits below; in the high half the number of keys that became ready to be taken.
+/// What a verb leaves to its caller. Packed into one word, so that it is returned in a register together with the answer: the low byte has
+/// the bits below, and the high half the number of keys that became ready to be taken.
 ///
-/// A key that is to be dropped is not in here, but in the caller's hand; memory is in the machine until
+/// A key that is to be dropped is in the caller's hand instead, and memory in the machine until
 /// [`take_garbage`](super::Machine::take_garbage).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[must_use = "somebody waits for what is owed"]
 pub(crate) struct Owed(u64);
 
-/// Where the number of keys is.
 const READY_SHIFT: u32 = 32;
-/// Its bits.
+/// The bits of the number of keys.
 const KEYS: u64 = u64::MAX << READY_SHIFT;
 
 impl Owed {
     pub(crate) const NOTHING: Self = Self(0);
-    /// Getters are owed wake-ups, as many as `ready`.
+    /// Wake-ups of as many getters as [`ready`](Self::ready) says.
     pub(crate) const READY: u8 = 1;
-    /// No key is queued or processing: those who wait for this look again.
+    /// No key is queued or processing, so those who wait for this must look again.
     pub(crate) const DRAINED: u8 = 2;
-    /// The queue is shut down, and no key is queued here: all getters look again.
+    /// The queue is shut down and no key is queued here, so all getters must look again.
     pub(crate) const OVER: u8 = 4;
-    /// A delay expires earlier than all others: the driver is owed a wake-up.
+    /// A delay expires earlier than all others, so the driver must be woken.
     pub(crate) const DEADLINE: u8 = 8;
-    /// The machine has memory to be freed.
+    /// The machine has memory to be freed: [`take_garbage`](super::Machine::take_garbage).
     pub(crate) const GARBAGE: u8 = 16;
-    /// Held keys became dirty for which somebody waits: [`take_dirty`](super::Machine::take_dirty).
+    /// Held keys became dirty, and somebody waits for that: [`take_dirty`](super::Machine::take_dirty).
     pub(crate) const DIRTY: u8 = 32;
-    /// An add that has waited for a retry has taken effect, as the end of a hand-out has dropped the retry: the observer is told.
+    /// An add that has waited for a retry has taken effect, because the end of a hand-out has dropped the retry. The observer must be told.
     pub(crate) const ADDED: u8 = 64;
 
     /// One key became ready.
     #[cfg(feature = "lock-free")]
     pub(crate) const READY_ONE: Self = Self(1 << READY_SHIFT | Self::READY as u64);
 
-    /// One of the bits, if this is so.
+    /// One of the bits, if it is owed.
     #[inline]
     pub(crate) fn only_if(is_owed: bool, what: u8) -> Self {
         Self(if is_owed { u64::from(what) } else { 0 })
     }
 
-    /// Also what is owed for several verbs in one critical section.
+    /// What two steps of one critical section owe together.
     #[inline]
     pub(crate) fn and(self, other: Self) -> Self {
         Self((self.0 | other.0) + (self.0 & other.0 & KEYS))
     }
 
-    /// The bits.
     #[inline]
     pub(crate) fn what(self) -> u8 {
         self.0 as u8
@@ -70,39 +68,35 @@ impl Owed {
     }
 }
 
-/// What a verb is told of the queue: its caller has read it under the lock.
+/// What a verb is told of the queue. Its caller has read it under the lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Mode {
-    /// The queue is not shut down.
     pub(crate) is_open: bool,
-    /// There may be an order other than a line: groups, or a priority was given.
+    /// Whether there may be an order other than a line, for groups or because a priority was given.
     pub(crate) is_ordered: bool,
-    /// Some thread or task waits for keys, or for the end of the work. If not, a verb owes none of `READY`, `DRAINED` and `OVER`.
+    /// Whether a thread or task waits for keys, or for the end of the work. If not, a verb owes none of `READY`, `DRAINED` and `OVER`.
     pub(crate) is_awaited: bool,
-    /// The queue measures: see [`measure`](super::measure).
+    /// Whether the queue measures: see [`measure`](super::measure).
     pub(crate) is_measured: bool,
 }
 
 impl Mode {
-    /// Of the hot calls. As a constant: then a verb is compiled for this alone.
+    /// The mode of most hot calls, passed as a constant, so that a verb is compiled for it alone.
     pub(crate) const PLAIN: Self = Self { is_open: true, is_ordered: false, is_awaited: false, is_measured: false };
 
-    /// The same in any order.
     pub(crate) const ORDERED: Self = Self { is_ordered: true, ..Self::PLAIN };
 
-    /// Of a plain queue that measures.
     pub(crate) const MEASURED: Self = Self { is_measured: true, ..Self::PLAIN };
 
-    /// Of a shut-down.
     pub(super) const SHUT_DOWN: Self = Self { is_open: false, is_ordered: true, is_awaited: true, is_measured: false };
 
-    /// One of the bits, if this is so, and somebody waits for it.
+    /// One of the bits, if it is owed and somebody waits for it.
     #[inline(always)]
     pub(super) fn owed_if(self, is_so: bool, what: u8) -> Owed {
         if self.is_awaited { Owed::only_if(is_so, what) } else { Owed::NOTHING }
     }
 
-    /// This many keys became ready.
+    /// What is owed for this many keys that became ready.
     #[inline(always)]
     pub(super) fn ready(self, count: u32) -> Owed {
         if self.is_awaited {

@@ -1,8 +1,8 @@
-//! What a lock-free queue asks of the machine that is its records.
+//! What a lock-free queue asks of the machine that is its records: see [`free`](crate::free).
 //!
-//! The keys of this machine are nodes. It knows a key as long as that has a delay or failures, or cools down. Between two critical sections no
-//! key is dirty or processing here: the words of the nodes say what is. A verb of a holder finds its key [held](Machine::hold_key); what it queues
-//! is [popped](Machine::pop_dirty) in the same critical section, and makes the step of the word.
+//! The keys of this machine are nodes. Whether a key is dirty or processing is said by the word of its node, so between two critical
+//! sections none is so here. A verb of a holder first [holds](Machine::hold_key) its key, and what it queues is
+//! [popped](Machine::pop_dirty) in the same critical section.
 
 use super::look::{Seen, View};
 use super::{Claimed, End, Machine, Mode, Owed};
@@ -10,7 +10,7 @@ use crate::key::{KeyHash, SlotId};
 use crate::order::Group;
 
 impl<K: Eq> Machine<K> {
-    /// A key that is processing. `is_dirty`: the `done` that follows queues it, or holds it back.
+    /// Makes a key processing here. `is_dirty`: the `done` that follows queues it, or holds it back.
     pub(crate) fn hold_key(&mut self, key: K, hash: KeyHash, is_dirty: bool) -> Claimed<K> {
         let entry = self.find_or_insert(&mut Some(key), hash, Group::default(), Mode::PLAIN);
         entry.state().hold(is_dirty);
@@ -18,13 +18,12 @@ impl<K: Eq> Machine<K> {
         Claimed::new(entry)
     }
 
-    /// A key that has cooled down no more is done, and was dirty.
+    /// Holds back the add of a key that was dirty when it was done, and still cools down.
     pub(crate) fn hold_back(&mut self, key: &K, hash: KeyHash) {
         let entry = self.keys.find(key, hash).expect("a key that rests is known");
         self.hold_dirty(entry, Mode::PLAIN);
     }
 
-    /// What a look sees of a delayed key.
     pub(crate) fn seen_delay(&self, key: &K, hash: KeyHash) -> Option<Seen> {
         let entry = self.keys.find(key, hash).filter(|entry| entry.state().is_delayed())?;
         Some(View(self, &entry).seen())
@@ -37,7 +36,7 @@ impl<K: Eq> Machine<K> {
 }
 
 impl<K: Copy> Machine<K> {
-    /// The first key that a verb has queued: its word gets the add.
+    /// Takes out the first key that a verb has queued, for the caller to add it by its word.
     pub(crate) fn pop_dirty(&mut self) -> Option<(K, Owed)> {
         let (claimed, owed) = self.get(Mode::PLAIN);
         let claimed = claimed?;
@@ -50,7 +49,7 @@ impl<K: Copy> Machine<K> {
         self.is_shut_down
     }
 
-    /// At the end of a critical section: what the tally of the queue counts instead.
+    /// To be called at the end of a critical section: drops what the tally of the queue counts instead.
     pub(crate) fn drop_counts(&mut self) {
         let counts = &mut self.counts;
         debug_assert!(counts.handed_out == counts.ended && self.order.len() == 0, "no key is dirty or processing here");
@@ -59,7 +58,7 @@ impl<K: Copy> Machine<K> {
 }
 
 impl Seen {
-    /// Of a key that is not delayed, or for its delay alone: what its node says. `push`: the place of its push among all, and its number.
+    /// What a node says of its key, but for the delay. `push`: the place of its push among all, and its number.
     pub(crate) fn of_node(slot: SlotId, push: Option<(u64, u64)>, is_processing: bool) -> Self {
         Self { slot, push, began: None, number: u32::MAX, priority: crate::order::NORMAL, is_processing }
     }
@@ -69,7 +68,6 @@ impl Seen {
         Self { began: other.began, number: other.number, ..self }
     }
 
-    /// The number of the push of a node.
     pub(crate) fn push_number(&self) -> Option<u32> {
         self.push.map(|(_, number)| number as u32)
     }

@@ -1,4 +1,4 @@
-//! Rests: the times for which keys cool down after a run (P30). Adds meanwhile become one run at the end of that.
+//! Rests: the times for which keys cool down after a run (P30). Adds that come meanwhile become one run at the end.
 //!
 //! ```text
 //!                 rest, done                       add                         the rest ends
@@ -7,9 +7,9 @@
 //!                                 └─ the rest ends: absent   └─ it was dirty when it was done
 //! ```
 //!
-//! A key that rests has one entry in the wheel, for the end of its rest (I11). A delay that it has, or gets, ends no earlier: it is put off
-//! until then. So a rest adds no run and loses none. An add that waits makes the key a delayed one for all lists and counts; without one,
-//! the key is in no list. With [`DelayedAdd::Strict`](crate::DelayedAdd::Strict), an add that meets a retry waits for that, and so for longer.
+//! A key that rests has one entry in the wheel, for the end of its rest (I11), and its delays are put off until then. With an add that
+//! waits it counts as delayed. With [`DelayedAdd::Strict`](crate::DelayedAdd::Strict), an add that meets a retry waits for that, which may
+//! take longer.
 
 use super::delays::{Cancelled, Delay};
 use super::later::Dues;
@@ -18,7 +18,7 @@ use crate::Added;
 use crate::order::NORMAL;
 
 impl<K> Machine<K> {
-    /// A held key will rest after this run, for so long from now on. Of two rests the longer counts. If the wheel is full, it does not rest.
+    /// Makes a held key rest for this time from now on. Of two rests the longer counts. If the wheel is full, the key does not rest.
     pub(crate) fn rest(&mut self, claimed: &Claimed<K>, now: u64, time: u64) -> Owed {
         let entry = self.held(claimed);
         let (number, state) = (entry.number(), entry.state());
@@ -39,11 +39,10 @@ impl<K> Machine<K> {
         let dues = self.later.dues(number);
         self.later.set_resting(number, true);
         let owed = self.later.put(number, end);
-        // Those that are due earlier are put off.
+        // Puts off delays that would end earlier.
         self.store(entry, dues).and(owed)
     }
 
-    /// An add of a key that rests.
     #[cold]
     pub(super) fn hold(&mut self, entry: EntryRef<K>, priority: i8) -> Added {
         if self.wait(entry, priority) {
@@ -55,7 +54,7 @@ impl<K> Machine<K> {
         }
     }
 
-    /// A key that rests is done, and was dirty.
+    /// Ends the processing of a key that rests and is dirty: the add waits.
     #[cold]
     pub(super) fn hold_dirty(&mut self, entry: EntryRef<K>, mode: Mode) {
         let priority = if mode.is_ordered { entry.pending() } else { NORMAL };
@@ -64,7 +63,7 @@ impl<K> Machine<K> {
         self.wait(entry, priority);
     }
 
-    /// An add waits for the end of a rest. Returns whether it is the first.
+    /// Makes an add wait for the end of a rest. Returns whether it is the first that does.
     fn wait(&mut self, entry: EntryRef<K>, priority: i8) -> bool {
         if self.later.is_held(entry.number()) {
             entry.set_pending(entry.pending().max(priority));
@@ -80,7 +79,7 @@ impl<K> Machine<K> {
         true
     }
 
-    /// The add that waits for the end of a rest.
+    /// The add that waits for the end of a rest, as a delay.
     pub(super) fn held_add(&self, entry: EntryRef<K>) -> Option<Delay> {
         if !entry.state().is_resting() || !self.later.is_held(entry.number()) {
             return None;
@@ -88,7 +87,7 @@ impl<K> Machine<K> {
         Some(Delay { deadline: self.later.records[entry.number()].deadline(), priority: entry.pending() })
     }
 
-    /// Drops the delays of a key that rests. An add that waits goes on waiting, and only for the end of the rest.
+    /// Drops the delays of a key that rests. An add that waits for one of them then waits for the end of the rest alone.
     #[cold]
     pub(super) fn cancel_resting(&mut self, entry: EntryRef<K>, mode: Mode) -> (Cancelled, Owed) {
         let dues = self.later.dues(entry.number());
@@ -102,8 +101,8 @@ impl<K> Machine<K> {
         (Cancelled::Delay, owed.and(self.drained(mode)))
     }
 
-    /// An entry has left the wheel. If it is not that of the only delay of its key, ends the rest, or the delays that are past. Returns the
-    /// priority with which the key is added now, if it is.
+    /// Ends the rest, or the delays that are past, of a key whose entry has left the wheel. Returns the priority with which the key is
+    /// added now, if it is, or `None` if the entry was that of its only delay, which the caller ends.
     #[cold]
     pub(super) fn left_the_wheel(&mut self, entry: EntryRef<K>, now: u64, mode: Mode) -> Option<(Option<i8>, Owed)> {
         if entry.state().is_resting() {
@@ -118,12 +117,12 @@ impl<K> Machine<K> {
         }
     }
 
-    /// In a queue that is shut down no dirty key rests after its run: a drain hands it out again (P6). It is queued, and the caller pushes it.
+    /// Ends the rest of a dirty key that is done after the shut-down, because a drain hands it out again (P6). The caller pushes it.
     #[cold]
     pub(super) fn wake(&mut self, entry: EntryRef<K>, mode: Mode) -> Owed {
         entry.state().set_dirty();
         self.later.remove(entry.number());
-        self.end_rest(entry, 0, mode).1 // no delay expires any more
+        self.end_rest(entry, 0, mode).1 // at time 0, because no delay expires any more
     }
 
     fn end_rest(&mut self, entry: EntryRef<K>, now: u64, mode: Mode) -> (Option<i8>, Owed) {
@@ -136,9 +135,9 @@ impl<K> Machine<K> {
         self.expire_beside(entry, held, dues, now, mode)
     }
 
-    /// The key has left the wheel, and `added` is the priority of the add that this makes, if it makes one. Of its other delays, those that
-    /// are past end with it, so that no key of a later deadline comes between them (P8), and one that is to come takes its place. In a full
-    /// wheel that has no place, and ends, too.
+    /// Goes on with the other delays of a key that has left the wheel. `added`: the priority of the add that this makes, if it makes one.
+    /// Delays that are past end with it, so that no key of a later deadline comes between them (P8). One that is to come takes the place in
+    /// the wheel; if the wheel is full, it ends, too.
     fn expire_beside(
         &mut self,
         entry: EntryRef<K>,
@@ -154,7 +153,7 @@ impl<K> Machine<K> {
             dues.take_earliest();
         }
         if added.is_some() && state.is_waited_for() {
-            added = added.max(highest); // it may have waited for the one that is to come
+            added = added.max(highest); // the add may have waited for the delay that is to come
             state.stop_waiting();
         }
         self.later.write(number, dues);

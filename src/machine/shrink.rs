@@ -1,13 +1,13 @@
-//! Memory that the keys do not need is given back, a step at a time.
+//! Gives back memory that the keys do not need, a step at a time.
 
 use super::{Machine, Owed};
 use crate::sync::model_const;
 
-/// The number of chunks of slots that one call visits, and half as many chains of the table as it moves.
+/// The number of chunks of slots that one call visits. It moves twice as many chains of the table.
 const STEP: usize = model_const(128, 2);
 
 impl<K> Machine<K> {
-    /// One step. The first is `from` 0; the next goes on where this one says, or `None`: that was the last.
+    /// Makes one step, the first one from 0. Returns where to go on, or `None` after the last.
     pub(crate) fn shrink(&mut self, from: usize) -> (Option<usize>, Owed) {
         if from == 0 {
             if self.order.shrink(&mut self.bin) {
@@ -15,7 +15,7 @@ impl<K> Machine<K> {
             }
             self.later.drop_empty_wheel();
         }
-        // The number of chunks is read in each step: freeing the last chunk makes it less.
+        // The number of chunks is read in each step, because it falls when the last chunk is freed.
         let next = if from < self.keys.chunks() {
             self.keys.shrink_chunks(from..from + STEP);
             Some(from + STEP)

@@ -1,25 +1,23 @@
-//! Keys are taken out: one that the caller names, or those that the caller has [seen](super::look) and chosen.
+//! Keys are taken out: one that the caller names, or those that it has [seen](super::look) and chosen.
 //!
-//! What was seen is one push and one delay, and not only a key: if the key was handed out meanwhile and is queued again, it is not taken
-//! out. Full groups hold nothing back.
+//! A caller has seen one push and one delay: a key that was handed out and queued again since is not taken out.
 
 use super::{Delay, EntryRef, Machine, Mode, Owed, Seen};
 use crate::key::KeyHash;
 use equivalent::Equivalent;
 
-/// What was taken out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct TakenOut {
-    /// The key was still queued by the push that was seen.
+    /// Whether the key was still queued by the push that was seen.
     pub(crate) was_queued: bool,
-    /// The delay that was seen, though its deadline may have moved since.
+    /// The delay that was seen. Its deadline may have moved since.
     pub(crate) delay: Option<Delay>,
-    /// The key is still queued or processing. In a queue that is shut down, no other key gets its slot and becomes so.
+    /// Whether the slot has a key that is queued or processing. After a shut-down that is the same key, because no other becomes dirty.
     pub(crate) is_active: bool,
 }
 
 impl<K> Machine<K> {
-    /// Takes out of a key that was seen what is still there: its push, its delay, or both.
+    /// Takes out what is still there of a key that was seen: its push, its delay, or both.
     pub(crate) fn take_out(&mut self, hand: &mut Option<K>, seen: Seen, mode: Mode) -> (TakenOut, Owed) {
         let Some(entry) = self.keys.get(seen.number) else {
             return (TakenOut { was_queued: false, delay: None, is_active: false }, Owed::NOTHING);
@@ -39,7 +37,7 @@ impl<K> Machine<K> {
         entries.for_each(|entry| self.keys.prefetch(entry));
     }
 
-    /// The key is not to be handed out, now or later. Returns whether it was dirty or delayed.
+    /// Takes a key back, so that it is not handed out, now or later. Returns whether it was dirty or delayed.
     pub(crate) fn remove<Q>(&mut self, hand: &mut Option<K>, key: &Q, hash: KeyHash, mode: Mode) -> (bool, Owed)
     where
         Q: Equivalent<K> + ?Sized,
@@ -50,7 +48,7 @@ impl<K> Machine<K> {
         (was_dirty || was_delayed, owed)
     }
 
-    /// A dirty key is not to be handed out, or a delayed key loses its delay, which is returned.
+    /// Takes a dirty key back, and drops a delay, which is returned.
     fn take(
         &mut self,
         hand: &mut Option<K>,

@@ -1,39 +1,31 @@
-//! When keys became dirty and when they were handed out, and for how long they have waited and were processing.
+//! When keys became dirty and when they were handed out, from which follows how long they have waited and were processing.
 //!
-//! ```text
-//!   slot of a key that is measured ──▶ KeyTimes: queued_at, and while it is processing: started_at, waited, ⇄ neighbours
+//! Processing keys are in a list, the oldest first, and the sum of their starts is kept, so that their greatest age and the sum of their
+//! ages are known without a walk over them.
 //!
-//!   processing keys, through their KeyTimes:   oldest ⇄ … ⇄ newest      sum of their started_at
-//! ```
+//! **Not every key is measured**, because a key needs three readings of the clock, of 10 ns or more. If keys become dirty faster than a
+//! million a second, one in eight is measured, until a getter finds no key and parks. In the histograms it also stands for the unmeasured
+//! ones before it, so that counts are exact. An unmeasured key gets as its start the time at which the next measured key starts or a call
+//! asks for ages, whichever comes first, so its age may be too low, but never too high.
 //!
-//! So the oldest processing key is known without a walk over the keys, and so is the sum of their ages: their number times the present
-//! time, less the sum of their starts.
-//!
-//! **The clock costs most**: a key needs three readings of 10 ns or more. So if keys become dirty faster than a million a second, one key
-//! in eight is measured, until a getter finds no key and parks. A measured key stands in the histograms for the unmeasured keys before it,
-//! so their counts stay exact. An unmeasured key that is processing gets the time at which the next measured key starts, or at which a call
-//! asks for ages, whichever is earlier. So its age is too low, never too high.
-//!
-//! The clock readings of two threads may differ by a tenth of a microsecond, so differences saturate at zero.
+//! The clocks of two threads may differ by a tenth of a microsecond, so differences saturate at zero.
 
 use super::durations::{Durations, MaybeNanos};
 use crate::key::SideArray;
 
-/// No key.
 const NIL: u32 = u32::MAX;
-/// Dense adds reach this stride: one in this number is measured.
+/// When adds are dense, one in this number is measured.
 const STRIDE: u32 = 8;
-/// Adds are dense if they follow each other in less than this: nanoseconds.
+/// Adds are dense if they follow each other in fewer nanoseconds.
 const DENSE: u64 = 1000;
 
-/// What is kept for a slot: 32 bytes.
+/// What is kept for a slot, in 32 bytes.
 #[derive(Clone, Copy)]
 pub(super) struct KeyTimes {
-    /// When the key became dirty. Unknown if that was not measured, and while the key is not dirty.
+    /// When the key became dirty. Unknown if that was not measured, or the key is not dirty.
     queued_at: MaybeNanos,
-    /// When the key was handed out. This and the following fields are valid while the key is processing.
+    /// When the key was handed out. This and the next fields are valid while the key is processing.
     started_at: MaybeNanos,
-    /// How long the key was queued.
     waited: MaybeNanos,
     /// The slots of the processing keys that were handed out before and after this one.
     prev: u32,
@@ -47,12 +39,11 @@ impl Default for KeyTimes {
     }
 }
 
-/// See the top of this file. Keys are the numbers of their slots here.
+/// See the top of this file. Here a key is the number of its slot.
 pub(crate) struct Times {
     pub(super) keys: SideArray<KeyTimes>,
-    /// No add is skipped.
     measures_all: bool,
-    /// One add in this number is measured: 1 to [`STRIDE`].
+    /// One add in this number is measured, at most [`STRIDE`].
     stride: u32,
     /// The number of adds to skip until the next one is measured.
     skip: u32,
@@ -64,7 +55,7 @@ pub(crate) struct Times {
     /// The ends of the list of processing keys.
     oldest: u32,
     newest: u32,
-    /// The number of processing keys whose start is known (all but the newest few), and the sum of these starts.
+    /// The number of processing keys whose start is known, which are all but the newest few, and the sum of these starts.
     started: u64,
     start_sum: u128,
 }
@@ -87,17 +78,15 @@ impl Times {
         }
     }
 
-    /// No add is skipped from now on.
     pub(super) fn measure_all(&mut self) {
         (self.measures_all, self.stride, self.skip) = (true, 1, 0);
     }
 
-    /// A getter is about to park, so keys do not come fast: the next add is measured.
+    /// Measures the next add. To be called when a getter is about to park, because keys do not come fast then.
     pub(crate) fn reset_sampling(&mut self) {
         (self.stride, self.skip) = (1, 0);
     }
 
-    /// A key became dirty.
     #[inline]
     pub(super) fn dirty(&mut self, key: u32) {
         if self.skip > 0 {
@@ -112,7 +101,7 @@ impl Times {
         self.wanted != NIL
     }
 
-    /// When a key became dirty, if that is wanted.
+    /// Notes when a key became dirty, if that is wanted.
     #[inline]
     pub(crate) fn dirty_at(&mut self, now: u64) {
         let key = std::mem::replace(&mut self.wanted, NIL);
@@ -127,7 +116,7 @@ impl Times {
         }
     }
 
-    /// A dirty key is not to be handed out.
+    /// Forgets a dirty key that is taken back.
     pub(super) fn forget(&mut self, key: u32) {
         if self.wanted == key {
             self.wanted = NIL;
@@ -137,7 +126,7 @@ impl Times {
         }
     }
 
-    /// A key was handed out. Returns how long it was queued. Calls `now` if the time is known at which it became dirty.
+    /// Notes that a key was handed out. Returns how long it was queued. Calls `now` if it is known when the key became dirty.
     #[inline]
     pub(super) fn start(&mut self, key: u32, priority: i8, now: impl FnOnce() -> u64) -> MaybeNanos {
         let prev = std::mem::replace(&mut self.newest, key);
@@ -160,7 +149,7 @@ impl Times {
         waited
     }
 
-    /// Sets the start of the processing keys that have none. They are the newest few, so the list stays in the order of starts.
+    /// Sets the start of the processing keys that have none, which are the newest few.
     #[inline]
     pub(super) fn start_all(&mut self, now: u64) {
         let (mut key, now) = (self.newest, now.min(u64::MAX - 1));
@@ -176,7 +165,7 @@ impl Times {
         }
     }
 
-    /// The processing of a key ends. Returns how long it took. Calls `now` if the key is measured.
+    /// Notes the end of the processing of a key. Returns how long it took. Calls `now` if the key is measured.
     #[inline]
     pub(super) fn end(&mut self, key: u32, now: impl FnOnce() -> u64) -> MaybeNanos {
         let KeyTimes { started_at, waited, prev, next, .. } = self.keys[key];
@@ -192,7 +181,7 @@ impl Times {
             self.started -= 1;
             self.start_sum -= u128::from(started_at);
         }
-        // Of an unmeasured key, `started_at` is later than its start: it is for ages only.
+        // The `started_at` of an unmeasured key is too late, and only for ages.
         let measured = started_at.known().filter(|_| waited != MaybeNanos::UNKNOWN);
         let worked =
             measured.map_or(MaybeNanos::UNKNOWN, |started_at| MaybeNanos::new(now().saturating_sub(started_at)));
@@ -200,24 +189,22 @@ impl Times {
         worked
     }
 
-    /// When a dirty key became dirty.
     #[inline]
     pub(super) fn queued_at(&self, key: u32) -> Option<u64> {
         self.keys.get(key)?.queued_at.known()
     }
 
-    /// When a processing key was handed out.
     pub(super) fn started_at(&self, key: u32) -> Option<u64> {
         self.keys[key].started_at.known()
     }
 
-    /// How long a processing key was queued.
     #[inline]
     pub(super) fn waited(&self, key: u32) -> MaybeNanos {
         self.keys[key].waited
     }
 
-    /// How long all processing keys are processing, added up, and how long the oldest is. After [`start_all`](Self::start_all).
+    /// The sum of how long each processing key has been processing, and the longest of these. To be called after
+    /// [`start_all`](Self::start_all).
     pub(super) fn working(&self, now: u64) -> (u64, Option<u64>) {
         let sum = (u128::from(now) * u128::from(self.started)).saturating_sub(self.start_sum);
         let oldest = if self.oldest == NIL { None } else { self.started_at(self.oldest) };

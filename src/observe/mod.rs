@@ -38,6 +38,8 @@ use crate::{Priority, Stats};
 ///     metrics.work_duration.quantile(0.99)
 /// );
 /// ```
+#[doc(alias = "queueMetrics")]
+#[doc(alias = "defaultQueueMetrics")]
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(default))]
 #[non_exhaustive]

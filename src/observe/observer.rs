@@ -125,6 +125,7 @@ pub trait Observer: Send + Sync {
     /// queue.turn(); // without `Driver::Manual` the queue's thread does this
     /// assert_eq!(depth.0.load(Ordering::Relaxed), 2);
     /// ```
+    #[doc(alias = "unfinishedWorkUpdatePeriod")]
     #[doc(alias = "updateUnfinishedWorkLoop")]
     fn interval(&self) -> Option<Duration> {
         None

@@ -1,13 +1,11 @@
-//! Any of the orders: the same machine serves plain queues, and those with priorities or groups.
-//!
-//! The line is a field of its own beside the other orders, and a call that knows that there is no other one (O1: `is_ordered` is `false`,
-//! as a constant) does not look for one: so a plain queue pays nothing for the others.
+//! Any of the orders. A plain queue pays nothing for the others, because its calls pass the constant `is_ordered: false`, and then no code
+//! looks for another order than the line (O1).
 
 use super::bits::Words;
 use super::{Bin, Group, Groups, Levels, Line, NORMAL, PLACES, Place};
 
 pub(crate) struct AnyOrder<T> {
-    /// All keys, unless there is another order.
+    /// All keys, as long as there is no other order.
     line: Line<T>,
     other: Other<T>,
     strict: bool,
@@ -20,7 +18,7 @@ enum Other<T> {
     Groups(Box<Groups<T>>),
 }
 
-/// The order in use, by `&` or `&mut`, for a call that each has.
+/// Calls a method of the order in use, by `&` or `&mut`.
 macro_rules! each {
     ([$($by:tt)+] $self:ident, $order:ident => $call:expr) => {
         match $($by)+ $self.other {
@@ -44,7 +42,6 @@ impl<T: Copy> AnyOrder<T> {
         Self { line: Line::new(0, false), other, strict }
     }
 
-    /// There is an order other than the line.
     #[inline(always)]
     pub(crate) fn is_ordered(&self) -> bool {
         !matches!(self.other, Other::None)
@@ -55,20 +52,18 @@ impl<T: Copy> AnyOrder<T> {
         matches!(self.other, Other::Groups(_))
     }
 
-    /// A plain queue gets memory for this number of keys, and keeps it until it is shrunk.
+    /// Makes room for this number of keys in a plain queue, which keeps it until a [`shrink`](Self::shrink).
     pub(crate) fn reserve(&mut self, keys: usize) {
         if !self.is_ordered() {
             self.line.reserve(keys);
         }
     }
 
-    /// The number of groups that are known.
     #[cfg(test)]
     pub(crate) fn count_groups(&self) -> usize {
         if let Other::Groups(groups) = &self.other { groups.table.groups } else { 0 }
     }
 
-    /// Old and new lanes of a level have had this number of turns more.
     #[cfg(test)]
     pub(crate) fn skip_turns(&mut self, priority: i8, turns: u64) {
         if let Other::Groups(groups) = &mut self.other {
@@ -76,7 +71,7 @@ impl<T: Copy> AnyOrder<T> {
         }
     }
 
-    /// A group, and the number of its hand-outs since it is known. Without groups, all keys are of one, and nothing is counted.
+    /// A group, and the number of its hand-outs since it is known. Without groups all keys are of one, and this number is 0.
     pub(crate) fn group(&self, group: u32) -> (Group, u64) {
         if let Other::Groups(groups) = &self.other { groups.group(group) } else { (Group::default(), 0) }
     }
@@ -86,21 +81,20 @@ impl<T: Copy> AnyOrder<T> {
         each!([&] self, order => order.bytes())
     }
 
-    /// A key of a plain queue.
     #[inline(always)]
     pub(crate) fn push_plain(&mut self, key: T) -> u32 {
         debug_assert!(!self.is_ordered());
         self.line.push_key(key)
     }
 
-    /// The next key of a plain queue, if that is a few instructions, and leaves no memory.
+    /// The next key of a plain queue, if it takes only a few instructions and leaves no memory to be freed.
     #[inline(always)]
     pub(crate) fn pop_plain(&mut self) -> Option<T> {
         debug_assert!(!self.is_ordered());
         self.line.pop_simple()
     }
 
-    /// The keys that a pop may return. `is_ordered`: there may be another order than the line.
+    /// The number of keys that a pop may return. `is_ordered`: whether there may be another order than the line.
     #[inline(always)]
     pub(crate) fn ready(&self, is_ordered: bool) -> usize {
         match &self.other {
@@ -110,14 +104,14 @@ impl<T: Copy> AnyOrder<T> {
         }
     }
 
-    /// The first key with a priority comes.
+    /// Makes the line the level NORMAL.
     #[cold]
     fn begin_levels(&mut self) {
         let line = std::mem::replace(&mut self.line, Line::new(0, false));
         self.other = Other::Levels(Box::new(Levels::from_line(line, self.strict)));
     }
 
-    /// A key of this priority may be pushed soon.
+    /// To be called before a key of this priority is pushed.
     #[inline]
     pub(crate) fn expect(&mut self, priority: i8) {
         if priority != NORMAL && !self.is_ordered() {
@@ -125,7 +119,8 @@ impl<T: Copy> AnyOrder<T> {
         }
     }
 
-    /// Puts a key behind all others of its priority and group. Returns its position, and whether a pop may return it: its group is not full.
+    /// Puts a key behind all others of its priority and group. Returns its position, and whether a pop may return it, because its group is
+    /// not full.
     #[inline(always)]
     pub(crate) fn push(&mut self, key: T, priority: i8, group: u32) -> (u32, bool) {
         each!([&mut] self, order => order.push(key, priority, group))
@@ -137,20 +132,20 @@ impl<T: Copy> AnyOrder<T> {
         each!([&mut] self, order => order.pop(bin))
     }
 
-    /// Takes the first key of this level, if it has one that a pop may return.
+    /// Takes the next key of this level, if a pop may return one.
     pub(crate) fn pop_level(&mut self, level: u8, bin: &mut Bin<T>) -> Option<T> {
         each!([&mut] self, order => order.pop_level(level, bin))
     }
 
-    /// The levels that have keys which a pop may return, and the stamp of the oldest of these keys but for the highest level: `u64::MAX` if
-    /// there is none. With groups: the stamp of the last few pops.
+    /// The levels with keys that a pop may return, and the stamp of the oldest such key below the highest level, or `u64::MAX`. With groups
+    /// it is the stamp of the last few pops.
     #[cold]
     #[inline(never)]
     pub(crate) fn levels(&mut self) -> (Words, u64) {
         each!([&mut] self, order => order.levels())
     }
 
-    /// This may be another answer than the last one of [`levels`](Self::levels). (A line does not say so: all its keys are NORMAL.)
+    /// Whether [`levels`](Self::levels) may give another answer than the last time. (Never in a line, where all keys are NORMAL.)
     #[inline(always)]
     pub(crate) fn have_levels_changed(&self) -> bool {
         match &self.other {
@@ -160,30 +155,28 @@ impl<T: Copy> AnyOrder<T> {
         }
     }
 
-    /// Takes out a key that is queued here.
     pub(crate) fn remove(&mut self, place: Place, bin: &mut Bin<T>) {
         each!([&mut] self, order => order.remove(place, bin));
     }
 
-    /// The number of queued keys.
     #[inline]
     pub(crate) fn len(&self) -> usize {
         each!([&] self, order => order.len())
     }
 
-    /// Queued keys that a pop does not return now: those of full groups.
+    /// The number of queued keys of full groups, which a pop does not return.
     #[cfg(test)]
     pub(crate) fn blocked(&self) -> usize {
         self.len() - self.ready(true)
     }
 
-    /// A new key is known. Returns the number of its group, which stays the same while keys of it are known.
+    /// Counts a new key of a group. Returns the number of the group, which stays the same while a key of it is known.
     #[inline]
     pub(crate) fn enter_group(&mut self, group: Group) -> u32 {
         if let Other::Groups(groups) = &mut self.other { groups.enter_group(group) } else { 0 }
     }
 
-    /// A key of this group is not known any more. It was neither queued nor processing.
+    /// Forgets a key of this group, which is neither queued nor processing.
     #[inline]
     pub(crate) fn leave_group(&mut self, group: u32, bin: &mut Bin<T>) {
         if let Other::Groups(groups) = &mut self.other {
@@ -191,25 +184,24 @@ impl<T: Copy> AnyOrder<T> {
         }
     }
 
-    /// A key of this group, which is still known, is no longer processing. Returns whether that makes another one ready.
+    /// Counts a key of this group as no longer processing. Returns whether that makes other keys ready.
     #[inline]
     pub(crate) fn ended(&mut self, group: u32) -> bool {
         if let Other::Groups(groups) = &mut self.other { groups.ended(group) } else { false }
     }
 
-    /// Of the push by which a key is queued here: its stamp, a time that is not after it, nor after the stamp of a later push of its
-    /// priority; and its number.
+    /// The stamp and the number of the push by which a key is queued. The stamp is not after the push, and not after the stamps of later
+    /// pushes of the same priority.
     pub(crate) fn age(&self, place: Place) -> (u64, u64) {
         each!([&] self, order => order.age(place))
     }
 
-    /// The number of queued keys of a priority.
     pub(crate) fn level_len(&self, priority: i8) -> usize {
         each!([&] self, order => order.level_len(priority))
     }
 
-    /// The highest priority of a key that a pop may return, and the stamp of the first key there. With groups: that of the last few
-    /// pops. `is_ordered`, here and below: as in [`ready`](Self::ready).
+    /// The highest priority of a key that a pop may return, and the stamp of the first key there, or with groups that of the last few pops.
+    /// `is_ordered`, here and below, is as in [`ready`](Self::ready).
     #[inline(always)]
     pub(crate) fn front(&self, is_ordered: bool) -> Option<(i8, u64)> {
         if !is_ordered {
@@ -218,7 +210,7 @@ impl<T: Copy> AnyOrder<T> {
         each!([&] self, order => order.front())
     }
 
-    /// From now on [`wants_stamp`](Self::wants_stamp) says when stamps are wanted. Before the first push.
+    /// From now on the order wants stamps. To be called before the first push.
     pub(crate) fn want_stamps(&mut self) {
         match &mut self.other {
             Other::Groups(groups) => groups.stamps.are_wanted = true,
@@ -226,7 +218,7 @@ impl<T: Copy> AnyOrder<T> {
         }
     }
 
-    /// A call since the last stamp wants one.
+    /// Whether a call since the last [`stamp`](Self::stamp) wants one.
     #[inline(always)]
     pub(crate) fn wants_stamp(&self, is_ordered: bool) -> bool {
         if !is_ordered {
@@ -235,19 +227,19 @@ impl<T: Copy> AnyOrder<T> {
         each!([&] self, order => order.wants_stamp())
     }
 
-    /// Pushes of a batch are to come: with groups, they are at this time.
+    /// Gives this stamp to the pushes of a batch that is to follow. (Only groups need it ahead.)
     pub(crate) fn stamp_ahead(&mut self, now: impl FnOnce() -> u64) {
         if let Other::Groups(groups) = &mut self.other {
             groups.stamp_ahead(now());
         }
     }
 
-    /// Those calls were at this time.
+    /// Gives this stamp to the calls that want one.
     pub(crate) fn stamp(&mut self, now: u64) {
         each!([&mut] self, order => order.stamp(now));
     }
 
-    /// A key that a pop will probably return after this number of others. A hint, for the cache.
+    /// A key that a pop will probably return after this number of others. A hint, for prefetching.
     #[inline(always)]
     pub(crate) fn upcoming(&self, ahead: u32, is_ordered: bool) -> Option<T> {
         if !is_ordered {
@@ -256,14 +248,14 @@ impl<T: Copy> AnyOrder<T> {
         each!([&] self, order => order.upcoming(ahead))
     }
 
-    /// Calls `each` for the keys that have waited longest: for each priority and group for the first few, until it returns true. Full groups
-    /// are groups like the others. It visits a thousand places ([`PLACES`]): of very many priorities and groups those whose turns come first,
-    /// and those that became full first.
+    /// Calls `each` for the keys that have waited longest: for the first few keys of each priority and group, full or not, until it returns
+    /// true. It visits at most [`PLACES`], so of very many groups it sees only those whose turns come first, and those that became full
+    /// first.
     pub(crate) fn firsts(&self, each: impl FnMut(T) -> bool) {
         each!([&] self, order => order.firsts(&mut { PLACES }, each));
     }
 
-    /// Gives back memory that the keys do not need. Returns whether there is more for another call.
+    /// Gives back memory that the keys do not need. Returns whether another call would give back more.
     pub(crate) fn shrink(&mut self, bin: &mut Bin<T>) -> bool {
         each!([&mut] self, order => order.shrink(bin))
     }

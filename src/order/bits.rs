@@ -1,4 +1,4 @@
-//! A set of levels.
+//! Sets of levels, as bitmaps.
 
 /// A bitmap of 256 levels.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
@@ -38,9 +38,9 @@ impl Words {
 pub(super) struct Bits {
     words: Words,
     len: u16,
-    /// The highest level, if there is one: found when it changes, and not when a key is taken, which would wait for it.
+    /// The highest level, if there is one. It is found when the set changes, so that a pop need not wait for it.
     top: u8,
-    /// The set is another one than at the last [`words`](Self::words), or the caller has said so.
+    /// Whether the set has changed since the last [`words`](Self::words). The caller may set this, too.
     pub(super) has_changed: bool,
 }
 
@@ -68,7 +68,7 @@ impl Bits {
         self.words.has(level)
     }
 
-    /// From now on it has not changed.
+    /// The set, which counts as unchanged from now on.
     pub(super) fn words(&mut self) -> Words {
         self.has_changed = false;
         self.words
@@ -84,12 +84,11 @@ impl Bits {
         (self.len > 0).then_some(self.top)
     }
 
-    /// The highest first.
+    /// From the highest level down.
     pub(super) fn iter(&self) -> impl Iterator<Item = u8> {
         std::iter::successors(self.top(), |level| self.below(*level))
     }
 
-    /// The highest level below this one.
     pub(super) fn below(&self, level: u8) -> Option<u8> {
         self.words.below(level)
     }

@@ -1,14 +1,7 @@
-//! The groups by their hashes.
+//! The groups by their hashes, through [`Lane::next`], in buckets.
 //!
-//! ```text
-//!   bucket   0       1       2   …   len - 1          a bucket: the first group of a chain through `Lane::next`
-//!            │               │
-//!            ▼               ▼                        a hash is at its lower bits: as many as cover `len`, or one less if that
-//!          group ─ group   group                      bucket is not there yet
-//! ```
-//!
-//! Linear hashing (Litwin, 1980): a new group splits at most one bucket, and a group that goes merges at most four. So nothing is moved at
-//! once, and the memory of the buckets follows the number of groups.
+//! This is linear hashing (Litwin, 1980): a hash is at its lower bits, as many as cover the number of buckets, or one less if that bucket
+//! is not there yet. A new group splits at most one bucket, and one that goes merges at most four, so no call moves all.
 
 use super::lanes::{Lane, Lanes};
 use super::{Bin, Garbage, Group, NONE, visit};
@@ -16,7 +9,7 @@ use super::{Bin, Garbage, Group, NONE, visit};
 pub(super) type Segment = Box<[u32; SEGMENT]>;
 
 const SEGMENT: usize = 1024;
-/// There are no fewer buckets.
+/// The smallest number of buckets.
 const FEWEST: usize = 64;
 
 pub(super) struct GroupTable {
@@ -43,7 +36,7 @@ impl GroupTable {
         &mut self.segments[bucket / SEGMENT][bucket % SEGMENT]
     }
 
-    /// The number of a group, which is made if it is not known.
+    /// The number of a group, which is made if it is new.
     #[inline]
     pub(super) fn find_or_make(&mut self, group: Group, lanes: &mut Lanes) -> u32 {
         let bucket = self.bucket(group.hash);
@@ -66,7 +59,6 @@ impl GroupTable {
         number
     }
 
-    /// A group is not known any more.
     pub(super) fn remove<T>(&mut self, number: u32, lanes: &mut Lanes, bin: &mut Bin<T>) {
         let (hash, next) = (lanes[number].hash, lanes[number].next);
         let mut link = self.bucket(hash);
@@ -83,13 +75,13 @@ impl GroupTable {
                 self.relink(self.len, lanes);
             }
         }
-        // One more than needed is kept.
+        // One segment more than needed is kept, for groups to come.
         if self.segments.len() > self.len / SEGMENT + 2 {
             bin.add(self.segments.pop().map(Garbage::Segment));
         }
     }
 
-    /// One bucket more, with some groups of another one.
+    /// Adds a bucket, and moves groups there from the one that had them so far.
     fn split(&mut self, lanes: &mut Lanes) {
         let new = self.len;
         if new == self.segments.len() * SEGMENT {
@@ -99,7 +91,7 @@ impl GroupTable {
         self.relink(new - (1 << new.ilog2()), lanes);
     }
 
-    /// Puts each group of a chain where it belongs.
+    /// Puts each group of the chain of a bucket where it belongs now.
     fn relink(&mut self, bucket: usize, lanes: &mut Lanes) {
         let mut number = std::mem::replace(self.at(bucket), NONE);
         while number != NONE {
@@ -115,7 +107,6 @@ impl GroupTable {
         self.segments.len() * size_of::<[u32; SEGMENT]>() + self.segments.capacity() * 8
     }
 
-    /// Gives back what is kept for groups to come.
     pub(super) fn shrink<T>(&mut self, bin: &mut Bin<T>) {
         self.segments.drain(self.len.div_ceil(SEGMENT)..).for_each(|segment| bin.push(Garbage::Segment(segment)));
     }

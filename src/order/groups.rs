@@ -1,4 +1,4 @@
-//! Groups that take turns; by priority; first in, first out within a group of one priority.
+//! Groups take turns. Within one group and one priority, keys are first in, first out.
 //!
 //! ```text
 //!   level HIGH     new: ─            old: lane ─ lane                       parked   idle
@@ -6,19 +6,29 @@
 //!                         └ the keys of one group in one level
 //! ```
 //!
-//! A lane that gets its first key is *new*: it comes before those that have had turns, the *old* ones; but of 16 hand-outs of a level one
-//! goes to those. It gives as many keys as its group weighs, and then goes to the end of the old. A lane without keys is *idle*: in no
-//! turn, but known until its next turn would have come. If it gets a key before that, it goes to the end of the old, and is not new. (This
-//! is FQ-CoDel, RFC 8290, with a cost of 1; there an empty lane stays among the old. Here no pop walks over empty lanes.)
+//! A *level* is a priority, and a *lane* has the queued keys of one group in one level. A lane that gets its first key is *new*, and
+//! becomes *old* after its first turn, in which it gives as many keys as its group weighs. A pop first lets [`rotation`](super::rotation)
+//! choose the level. There the first new lane gives a key; if there is none, and once in 16 hand-outs, the first old one does. A lane that
+//! becomes empty is *idle*. If a group becomes *full*, because as many of its keys are processing as the limit allows, its lanes with keys
+//! are *parked* until one of those is done. [`Seat`] has all places of a lane.
 //!
-//! A group with as many processing keys as it may have is *full*: its lanes with keys are *parked*, until one of those keys ends. Then a
-//! lane whose turn would have come meanwhile is new: the first one if it was to give a key when it was parked, else the last. Another lane
-//! goes to the end of the old, or of the new if it was new; but its turn is not put off: it is known when it would have come. (For this
-//! each new lane has a ticket. If it went first each time, a group that is full now and then, by its keys of another level, would pass all
-//! others for ever.) How the levels of one group share its room: [`skipped_turns`](super::skipped_turns).
+//! A group must win nothing by being empty or full for a moment. So an idle lane that gets a key is new only if its turn would have come
+//! meanwhile, and otherwise the last of the old. A parked lane goes where the table says ([`Groups::seat`]); if it always went first, a
+//! group that is full now and then would pass all others for ever.
 //!
-//! All steps are O(1), but for those that visit the lanes of a group: when it becomes full, or is no longer. (And to find one of a level
-//! among a few; many have an index.) And with a limit a turn of the lower levels looks at some lanes.
+//! | when it was parked, the lane | if its turn has come meanwhile | if not |
+//! |---|---|---|
+//! | was new | first of the new | last of the new |
+//! | was old, and still had keys to give | first of the new | last of the old |
+//! | had filled its group itself, or had no keys yet | last of the new | last of the old |
+//!
+//! The scheme is FQ-CoDel's (RFC 8290) with a cost of 1 for each key, except that no pop walks over empty lanes. All steps take constant
+//! time but for three: a group that becomes full, or is so no longer, has all its lanes moved; a group with few lanes has no index by
+//! level, so they are searched; and with a limit, a turn of the lower levels looks at up to 64 lanes.
+//!
+//! **To change how groups take turns**, begin with `next_in` below, which chooses between new and old, and with [`Groups::seat`].
+//! `tests/plain.rs` has the same rules in plain lists, `tests/turns.rs` shows that nobody starves, and `tests/bounds.rs` what a call may
+//! cost.
 
 use super::bits::{Bits, Words};
 use super::group_table::GroupTable;
@@ -34,43 +44,41 @@ pub(crate) struct Groups<T> {
     pub(super) table: GroupTable,
     pub(super) lanes: Lanes,
     pub(super) keys: Slab<Queued<T>>,
-    /// Of groups with many lanes, by number.
+    /// Of groups with more than [`INDEXED`] lanes, by the number of the group.
     indexes: BTreeMap<u32, Index>,
     pub(super) levels: Box<[Level; 256]>,
     pub(super) rotation: Rotation,
-    /// Lanes that give the next keys, before all levels.
+    /// Lanes that give the next keys, whatever level has its turn.
     pub(super) owed: List,
-    /// Idle lanes, and the levels that have some.
+    /// The number of idle lanes, and the levels that have some.
     pub(super) idle: u32,
     pub(super) with_idle: Bits,
-    /// The last level that was looked at for a lane to be skipped.
+    /// Where the last search for a lane to be skipped ended.
     pub(super) last_skipped: u8,
-    /// How often a group had room again.
+    /// How often a full group got room: the seed of the draws in `skipped_turns`.
     pub(super) rooms: u64,
-    /// Keys of a group that may be processing.
+    /// The number of keys of one group that may be processing.
     limit: u32,
-    /// Queued keys.
     len: usize,
-    /// Queued keys of full groups.
+    /// Queued keys of full groups, which no pop may take.
     blocked: usize,
     /// The number of the last push.
     pub(super) pushes: u64,
-    /// The lane that gave the last key.
+    /// The lane that gave the last key, for [`upcoming`](Self::upcoming).
     served: u32,
     pub(super) stamps: Stamps,
 }
 
-/// The seats of lanes with keys, in each level.
+/// The seats of the lanes of a level that have keys.
 const WAITING: [Seat; 5] = [Seat::New, Seat::Old, Seat::Parked, Seat::Passed, Seat::Skipped];
 /// Lanes of a list at which [`Groups::firsts`] looks.
 const SOME: usize = 64;
-/// Of this number of hand-outs of a level, one goes to an old lane.
+/// One of this number of hand-outs of a level goes to an old lane, if new ones wait, too.
 const TURNS: u8 = 16;
-/// A group with more lanes beside its home has an index of all; with half as many it has none.
+/// A group with more lanes than this beside its home gets an index of them. It loses the index again at half as many.
 const INDEXED: u8 = if cfg!(test) { 4 } else { 16 };
 
 impl<T: Copy> Groups<T> {
-    /// `limit`: of processing keys of one group.
     pub(crate) fn new(limit: Option<u32>, strict: bool) -> Self {
         Self {
             table: GroupTable::new(),
@@ -99,7 +107,6 @@ impl<T: Copy> Groups<T> {
         self.lanes.bytes() + self.keys.bytes() + self.table.bytes() + indexes
     }
 
-    /// A group, and the number of its hand-outs since it is known.
     pub(crate) fn group(&self, group: u32) -> (Group, u64) {
         let home = &self.lanes[group];
         (Group { hash: home.hash, weight: home.weight }, home.handed_out)
@@ -122,7 +129,7 @@ impl<T: Copy> Groups<T> {
     fn make_lane(&mut self, group: u32, level: u8) -> u32 {
         let (home, mut number) = (&mut self.lanes[group], group);
         if home.seat == Seat::Nowhere {
-            // Without a credit: what it is due is not kept, as it was of the level that had this lane before.
+            // The old `due` counts turns of another level. Without a credit, it is not kept.
             (home.level, home.credit) = (level, 0);
         } else {
             number = self.lanes.lend();
@@ -138,7 +145,6 @@ impl<T: Copy> Groups<T> {
         number
     }
 
-    /// Puts a lane of a group with many into their index.
     #[cold]
     fn index(&mut self, group: u32, level: u8, number: u32) {
         let index = self.indexes.entry(group).or_insert_with(|| {
@@ -149,7 +155,6 @@ impl<T: Copy> Groups<T> {
         index[usize::from(level)] = number;
     }
 
-    /// Forgets a lane.
     pub(super) fn forget_lane(&mut self, number: u32, bin: &mut Bin<T>) {
         let lane = &*self.put(number, Seat::Nowhere, false);
         let (&Lane { sibling, level, .. }, group) = (lane, lane.home(number));
@@ -195,7 +200,7 @@ impl<T: Copy> Groups<T> {
         Some(self.next_in(index))
     }
 
-    /// The same of a level that has lanes in turn.
+    /// The lane of this level that gives the next key. The level has a new or an old one.
     #[inline]
     fn next_in(&mut self, index: u8) -> (u32, Seat) {
         let level = &mut self.levels[usize::from(index)];
@@ -206,7 +211,6 @@ impl<T: Copy> Groups<T> {
         (level.lists[seat as usize].first, seat)
     }
 
-    /// Takes a key out of its lane. The caller counts it for the group.
     #[inline(always)]
     fn take(&mut self, lane: u32, number: u32) -> Option<T> {
         let (links, queued) = self.keys.get_mut(number);
@@ -219,7 +223,6 @@ impl<T: Copy> Groups<T> {
         key
     }
 
-    /// Passes on what is to be freed.
     #[inline]
     fn drop_surplus(&mut self, bin: &mut Bin<T>) {
         bin.add(self.lanes.surplus().map(Garbage::Lanes));
@@ -233,7 +236,7 @@ impl<T: Copy> Groups<T> {
         let number = self.table.find_or_make(group, &mut self.lanes);
         let home = &mut self.lanes[number];
         if home.known == 0 {
-            (home.weight, home.handed_out) = (group.weight.max(1), 0); // it may have been kept without keys
+            (home.weight, home.handed_out) = (group.weight.max(1), 0); // its home may have been kept for its idle lanes
         }
         home.known += 1;
         number
@@ -278,7 +281,6 @@ impl<T: Copy> Groups<T> {
         self.pop_lane(number, from, bin)
     }
 
-    /// Takes the first key of a level that is no key of a full group.
     #[inline(never)]
     pub(super) fn pop_level(&mut self, level: u8, bin: &mut Bin<T>) -> Option<T> {
         if !self.rotation.ready.has(level) {
@@ -348,7 +350,6 @@ impl<T: Copy> Groups<T> {
         queued > 0
     }
 
-    /// Queued keys that a pop may return.
     #[inline]
     pub(super) fn ready(&self) -> usize {
         self.len - self.blocked
@@ -374,13 +375,13 @@ impl<T: Copy> Groups<T> {
         Some((priority_of(self.rotation.ready.top().max(owed)?), self.stamps.turn))
     }
 
-    /// Instead of the time of the oldest lower key, that of the last few hand-outs.
+    /// As the stamp of the oldest lower key, it has the time of the last few hand-outs.
     pub(super) fn levels(&mut self) -> (Words, u64) {
         (self.rotation.ready.words(), self.stamps.turn)
     }
 
-    /// A key of the lane that gave the last one: with many lanes its first, whose turn comes when those of the others have been. With few
-    /// one that was probably pushed so much later.
+    /// A key of the lane that gave the last one. With many lanes it is the first, which comes after a turn of each other lane. With few
+    /// lanes it is one further behind, which has the number after that of the first if the keys were pushed in a row.
     #[inline(never)]
     pub(super) fn upcoming(&self, ahead: u32) -> Option<T> {
         let lane = &self.lanes.get(self.served)?.1;

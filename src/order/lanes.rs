@@ -1,4 +1,4 @@
-//! What is kept for a group, for the lanes of a group, and for the keys of a lane.
+//! The data of groups: lanes, what is known of a group, and queued keys.
 //!
 //! ```text
 //!   Lane (HIGH), home   ──▶  Lane (LOW)  ──▶  Lane (NORMAL)      through `sibling`
@@ -6,8 +6,8 @@
 //!   key ⇄ key                key              key ⇄ key ⇄ key    a `List`
 //! ```
 //!
-//! The first lane of a group, its *home*, is made with the group and also has what is known of it; so a group with keys of one level is in
-//! one place. Its number is that of the group.
+//! The first lane of a group is its *home*. It has the number of the group, and also stores what is known of the group, so that a group
+//! with keys in one level takes one place. It stays as long as the group is known, even without keys of its own ([`Seat::Nowhere`]).
 
 use super::list::List;
 use super::{NONE, Slab, visit};
@@ -17,34 +17,35 @@ pub(super) type Lanes = Slab<Lane>;
 /// The lanes of a group by level, or `NONE`.
 pub(super) type Index = Box<[u32; 256]>;
 
-/// The queued keys of one group in one level: 60 bytes, and 8 for its links. (They would be 72 if the numbers of 64 bits were aligned.)
+/// Packed, so that it takes 60 bytes, and 68 with its links in the slab; aligned, the two would take 72.
 #[derive(Default)]
 #[repr(Rust, packed(4))]
 pub(super) struct Lane {
     pub(super) keys: List,
-    /// Of a home, the next one in its bucket, or `NONE`. Of another lane, its home.
+    /// In a home, the next home in the same bucket of the [table](super::group_table), or `NONE`. In any other lane, the number of its
+    /// home.
     pub(super) next: u32,
     /// The next lane of the same group, or `NONE`.
     pub(super) sibling: u32,
-    /// The turn of its level at which it has its own, or would have had it. Of a new lane, and of a parked one that was new: its ticket.
+    /// When its next turn comes, or would have come: see [`seats`](super::seats).
     pub(super) due: u64,
-    /// The keys that it may still give in this turn.
+    /// The keys that it may still give in this turn. In a parked lane also one of two special values: see [`seats`](super::seats).
     pub(super) credit: u16,
-    /// How often it was passed since it gave its last key, or got its first one.
+    /// How often another lane has filled the group since this one gave its last key, or got its first one.
     pub(super) passes: u8,
     pub(super) level: u8,
     pub(super) seat: Seat,
-    // What is known of the group, as long as a key of it is known, or it has a lane. Used in the home.
+    // The rest is about the group, and used in its home only.
     pub(super) hash: u64,
-    /// Since it is known.
+    /// Hand-outs since the group is known.
     pub(super) handed_out: u64,
-    /// Keys that are known: queued, processing or delayed.
+    /// Keys that the machine knows, whether they are queued, processing or delayed.
     pub(super) known: u32,
-    /// Counted with a limit only.
+    /// Processing keys, counted only if there is a limit.
     pub(super) processing: u32,
-    /// Keys in a turn. 0 in a lane that is no home.
+    /// The keys that a lane gives in one turn. 0 in a lane that is no home.
     pub(super) weight: u16,
-    /// The number of its lanes beside the home.
+    /// The number of lanes beside the home.
     pub(super) others: u8,
 }
 
@@ -53,7 +54,7 @@ impl Lane {
         Self { next, level, sibling, ..Self::default() }
     }
 
-    /// The group of the lane with this number.
+    /// The group of this lane, whose number is `number`.
     #[inline]
     pub(super) fn home(&self, number: u32) -> u32 {
         if self.weight > 0 { number } else { self.next }
@@ -61,7 +62,6 @@ impl Lane {
 }
 
 impl Lanes {
-    /// The numbers of the lanes of a group.
     #[inline]
     pub(super) fn of(&self, group: u32) -> impl Iterator<Item = u32> {
         let next = |number: &u32| Some(self[*number].sibling).filter(|sibling| *sibling != NONE);
@@ -70,11 +70,9 @@ impl Lanes {
     }
 }
 
-/// A queued key.
 pub(super) struct Queued<T> {
-    /// `None`: the place is free.
+    /// `None` while the place is free.
     pub(super) key: Option<T>,
-    /// The number of its push.
     pub(super) push: u64,
 }
 
@@ -84,30 +82,29 @@ impl<T> Default for Queued<T> {
     }
 }
 
-/// The list in which a lane is.
+/// The list in which a lane is. A lane that is parked, passed or skipped is *held*.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub(super) enum Seat {
-    /// Its next turn comes before those of the old ones.
+    /// It comes before the old lanes.
     New,
     /// It has had a turn.
     Old,
-    /// Its group is full, and it has given the last key itself, or got its first one since.
+    /// Its group is full. It gave the key that filled the group, or got its own first key later.
     Parked,
-    /// Its group is full, and other lanes of the group have passed it.
+    /// Its group is full, by a key of another lane.
     Passed,
-    /// The same, and a turn of the lower levels has come: it may be owed a hand-out.
+    /// The same, and a turn of the lower levels has come since, so that it may be owed a hand-out.
     Skipped,
-    /// It has no keys. It stays for a turn: so a group that has a key now and then wins nothing by being empty for a moment.
+    /// It has no keys, and is remembered until its next turn would have come.
     Idle,
-    /// It gives the next key, of all levels.
+    /// It gives the next key, before all levels.
     Owed,
-    /// In none: it is just made, or a home that is not used as a lane.
+    /// In no list. It has just been made, or is a home without keys of its own.
     #[default]
     Nowhere,
 }
 
 impl Seat {
-    /// Its group is full.
     #[inline]
     pub(super) fn is_held(self) -> bool {
         matches!(self, Self::Parked | Self::Passed | Self::Skipped)

@@ -1,4 +1,4 @@
-//! By priority; first in, first out within one.
+//! By priority, and first in, first out within one: an array of lines.
 
 use super::bits::Words;
 use super::rotation::Rotation;
@@ -8,11 +8,10 @@ pub(crate) struct Levels<T> {
     lines: Box<[Line<T>; 256]>,
     pub(super) rotation: Rotation,
     len: usize,
-    /// The number of lines that have memory.
     with_memory: usize,
     /// Levels that want a stamp.
     unstamped: Vec<u8>,
-    /// What [`levels`](Self::levels) has returned last: the highest level, and the one with the oldest key below it, with its stamp.
+    /// What [`levels`](Self::levels) has found last.
     published: Option<Published>,
 }
 
@@ -23,7 +22,7 @@ struct Published {
     stamp: u64,
 }
 
-/// With more lines that have memory, one that becomes empty gives it back.
+/// If more lines than this have memory, one that becomes empty gives it back.
 const KEEP: usize = 32;
 
 impl<T: Copy> Levels<T> {
@@ -46,7 +45,7 @@ impl<T: Copy> Levels<T> {
         &self.lines[usize::from(level_of(priority))]
     }
 
-    /// A level without keys gets one.
+    /// A level gets its first key.
     #[inline]
     fn begin(&mut self, level: u8) {
         self.rotation.ready.put(level, true);
@@ -88,12 +87,11 @@ impl<T: Copy> Levels<T> {
         self.pop_from(level, bin)
     }
 
-    /// Takes the first key of a level.
     pub(super) fn pop_level(&mut self, level: u8, bin: &mut Bin<T>) -> Option<T> {
         if !self.rotation.ready.has(level) {
             return None;
         }
-        self.rotation.ready.has_changed = true; // the oldest lower key is another one
+        self.rotation.ready.has_changed = true; // the oldest lower key may be another one now
         self.pop_from(level, bin)
     }
 
@@ -150,8 +148,8 @@ impl<T: Copy> Levels<T> {
         (self.rotation.ready.words(), self.published.map_or(u64::MAX, |published| published.stamp))
     }
 
-    /// The oldest lower key without a walk over the levels, which takes long if there are many. If the last one is still there, only the
-    /// level that was the highest can have an older one: all keys that came since have later stamps.
+    /// The oldest lower key without a walk over all levels. If the last one found is still there, only the level that was the highest then
+    /// can have an older one, because all keys that came since have later stamps.
     fn as_published(&self, top: u8) -> Option<Published> {
         let last = self.published?;
         let is_lower = |level| level != top && self.rotation.ready.has(level);
@@ -162,7 +160,7 @@ impl<T: Copy> Levels<T> {
         Some(Published { top, oldest, stamp: self.stamp_of(oldest) })
     }
 
-    /// Of the first key of a level.
+    /// The stamp of the first key of a level.
     fn stamp_of(&self, level: u8) -> u64 {
         self.lines[usize::from(level)].front().map_or(u64::MAX, |front| front.1)
     }

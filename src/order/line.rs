@@ -7,49 +7,47 @@
 //!   position: the number of the block × BLOCK + the index in it
 //! ```
 //!
-//! A key that is taken out leaves a hole. A block of holes leaves the list, so each block between has a key, and a pop walks over the holes
-//! of one block. Nothing is copied when the line grows. The number of a block is used again, and so is a position; the push number is not.
+//! A key that is taken out leaves a *hole*, and a block of holes leaves the list, so that a pop walks over the holes of two blocks at most.
+//! Block numbers and positions are used again, but push numbers never are. In a queue with several shards, each group of 64 entries has a
+//! stamp.
 //!
-//! **Stamps.** In a queue with several shards each group of 64 entries has a time that is not after the pushes of its keys. The push that
-//! begins a group wants it; so does the first push after [`want_stamp`](Line::want_stamp).
-//!
-//! The front and the back are fields, and not found by their numbers: by number, a push and a pop take twice as long.
+//! The front and the back are fields, because a push and a pop would take twice as long if they found them by number.
 
 use super::bits::Words;
 use super::{Bin, FIRSTS, Garbage, NONE, NORMAL, Place, level_of, visit};
 use crate::numbers::{NumberPool, fit};
 
-/// Keys of a block: 2 KiB of pointers.
+/// The entries of a block: 2 KiB of pointers.
 const BLOCK: usize = 256;
-/// Entries that have one stamp.
+/// The number of entries that share a stamp.
 const SPAN: u32 = 64;
-/// Empty blocks that are kept.
+/// The number of empty blocks that are kept.
 const KEEP: usize = 8;
 
 const NO_BLOCK: &str = "a position is in a block";
 
-/// Small, as there may be one for each priority.
+/// Kept small, because there may be one for each priority.
 pub(crate) struct Line<T> {
-    /// `None`: no key was pushed.
+    /// `None` until the first push.
     front: Option<Box<Block<T>>>,
-    /// `None`: pushes go to the front.
+    /// `None` while there is one block, so that pushes go to the front.
     back: Option<Box<Block<T>>>,
-    /// In the front: the index from which the next pop looks for a key.
+    /// The index in the front from which the next pop looks for a key.
     head: u32,
-    /// In the last block: the index of the next push.
+    /// The index in the last block of the next push.
     tail: u32,
     /// The position of index 0 of the last block.
     start: u32,
     len: u32,
-    /// The tail at which a push does more: it begins a block, or a group that wants a stamp.
+    /// The tail at which a push begins a block, or a group of entries that wants a stamp.
     stop: u32,
-    /// Groups want stamps.
+    /// Whether groups of entries want stamps.
     pub(super) is_stamped: bool,
-    /// The push number from which on groups want a stamp now.
+    /// The push number from which on groups still wait for their stamp.
     unstamped: Option<u64>,
     /// The push number of the first key.
     base: u64,
-    /// What is needed once in a block. `None`: it never was.
+    /// What is needed once in a block, made at the first need.
     more: Option<Box<More<T>>>,
 }
 
@@ -68,11 +66,11 @@ pub(super) struct Block<T> {
     /// The push number of index 0.
     base: u64,
     number: u32,
-    /// Not of the front.
+    /// Not valid in the front.
     prev: u32,
-    /// Not of the last block.
+    /// Not valid in the last block.
     next: u32,
-    /// Keys that were taken out. Not of the front.
+    /// Keys that were taken out. Not counted in the front.
     holes: u32,
     stamps: [u64; BLOCK / SPAN as usize],
 }
@@ -85,7 +83,7 @@ impl<T: Copy> Block<T> {
 }
 
 impl<T: Copy> Line<T> {
-    /// Without keys and memory. `base`: the number of the first push. `is_stamped`: groups want stamps.
+    /// An empty line without memory. `base`: the number of the first push.
     pub(super) fn new(base: u64, is_stamped: bool) -> Self {
         Self {
             front: None,
@@ -151,7 +149,7 @@ impl<T: Copy> Line<T> {
         self.start + at
     }
 
-    /// The next push begins a block, or a group.
+    /// Begins a block, or a group of entries.
     #[cold]
     fn begin(&mut self) {
         if self.tail == BLOCK as u32 {
@@ -161,7 +159,7 @@ impl<T: Copy> Line<T> {
         self.stop = if self.is_stamped { (self.tail + 1).next_multiple_of(SPAN) } else { BLOCK as u32 };
     }
 
-    /// The last block is full: adds another one, or begins anew if all its keys are gone.
+    /// Adds a block behind the full one, or uses that again if it is the only one and all its keys are gone.
     fn add_block(&mut self) {
         self.tail = 0;
         if let (Some(front), 0, None) = (&mut self.front, self.len, &self.back) {
@@ -189,7 +187,7 @@ impl<T: Copy> Line<T> {
         }
     }
 
-    /// A pop, if that is a few instructions.
+    /// A pop, if it takes only a few instructions.
     #[inline(always)]
     pub(super) fn pop_simple(&mut self) -> Option<T> {
         let key = self.front.as_mut()?.entries.get_mut(self.head as usize)?.take()?;
@@ -198,14 +196,14 @@ impl<T: Copy> Line<T> {
         Some(key)
     }
 
-    /// A pop, if the next entry is a hole, or the front is used up.
+    /// A pop if the next entry is a hole, or the front is used up.
     #[inline(never)]
     fn pop_rarely(&mut self, bin: &mut Bin<T>) -> Option<T> {
         self.skip_holes(bin);
         self.pop_simple()
     }
 
-    /// If there are keys, the head goes to the first one.
+    /// Moves the head to the first key, if there is one.
     fn skip_holes(&mut self, bin: &mut Bin<T>) {
         while self.len > 0 {
             visit();
@@ -219,7 +217,7 @@ impl<T: Copy> Line<T> {
         }
     }
 
-    /// The front is used up, and there is another block.
+    /// Makes the next block the front, which is used up.
     fn next_block(&mut self, bin: &mut Bin<T>) {
         let used = self.front.take().expect("a line with keys");
         let block = match self.back.take_if(|back| back.number == used.next) {
@@ -231,7 +229,7 @@ impl<T: Copy> Line<T> {
         self.recycle(used, bin);
     }
 
-    /// Keeps a block without keys, or leaves it to the caller.
+    /// Keeps an empty block, or leaves it to the caller to be freed.
     fn recycle(&mut self, block: Box<Block<T>>, bin: &mut Bin<T>) {
         let more = self.more();
         more.numbers.give_back(block.number);
@@ -250,7 +248,7 @@ impl<T: Copy> Line<T> {
         last.map_or(self.base, |last| last.base + u64::from(self.tail))
     }
 
-    /// The next push, and those before it that want a stamp too, have the time of the next [`stamp`](Self::stamp).
+    /// The next push, and pushes before it that still want a stamp, get the next [`stamp`](Self::stamp).
     pub(super) fn want_stamp(&mut self) {
         if self.is_stamped {
             let next = self.pushed();
@@ -258,7 +256,7 @@ impl<T: Copy> Line<T> {
         }
     }
 
-    /// The blocks and the indexes from the head on. Not to be asked for more behind the last key.
+    /// The blocks and indexes from the head on. The caller must stop at the last key.
     fn places(&self) -> impl Iterator<Item = (&Block<T>, usize)> {
         let (mut block, mut next) = (self.front.as_deref(), self.head as usize);
         std::iter::from_fn(move || {
@@ -271,20 +269,20 @@ impl<T: Copy> Line<T> {
         })
     }
 
-    /// An empty line gives all its memory back. Its push numbers go on.
+    /// An empty line gives all its memory back, and goes on with its push numbers.
     pub(super) fn clear(&mut self, bin: &mut Bin<T>) {
         let empty = Self::new(self.pushed(), self.is_stamped);
         bin.push(Garbage::Empty(std::mem::replace(self, empty)));
     }
 
-    /// Calls `each` for the first few keys, until it returns true. `places`: those that may still be visited.
+    /// Calls `each` for the first few keys, until it returns true. `places`: how many entries it may still visit.
     pub(super) fn firsts(&self, places: &mut usize, each: impl FnMut(T) -> bool) {
         let visited = self.places().take(*places).inspect(|_| *places -= 1);
         let keys = visited.filter_map(|(block, at)| block.entries[at]);
         let _is_found = keys.take(self.len().min(FIRSTS)).any(each);
     }
 
-    /// Has memory for this number of keys, and keeps it until it is shrunk.
+    /// Makes room for this number of keys, and keeps it until a [`shrink`](Self::shrink).
     pub(super) fn reserve(&mut self, keys: usize) {
         let (blocks, more) = (keys.div_ceil(BLOCK), self.more());
         more.keep = blocks.max(KEEP);
@@ -329,7 +327,7 @@ impl<T: Copy> Line<T> {
         }
         if let Some(back) = self.back.as_mut().filter(|back| back.number == number) {
             if back.holes == tail {
-                // It is used again from its start.
+                // All its keys are gone, so the block is used again from its start.
                 (back.base, back.holes, self.tail) = (back.base + u64::from(tail), 0, 0);
                 self.stop = if self.is_stamped { 0 } else { BLOCK as u32 };
             }
@@ -367,7 +365,6 @@ impl<T: Copy> Line<T> {
         self.first_stamp().map(|stamp| (NORMAL, stamp))
     }
 
-    /// The stamp of the first key.
     #[inline(always)]
     fn first_stamp(&self) -> Option<u64> {
         let (front, at) = (self.front.as_deref()?, self.head as usize);

@@ -1,8 +1,4 @@
-//! Lists through the values of a slab: of the keys in a lane, and of the lanes that wait for the same.
-//!
-//! ```text
-//!   first ⇄ … ⇄ last       a value is in one list at most, and has the numbers of those before and behind it
-//! ```
+//! Lists through the values of a slab: of the keys in a lane, and of the lanes in a seat. A value is in one list at most.
 
 use super::{NONE, Slab, visit};
 use crate::slab::Links;
@@ -26,7 +22,7 @@ impl List {
         self.first == NONE
     }
 
-    /// Puts a value at the end, or first. Returns its links, for the caller to set.
+    /// Puts a value at the end, or first. Returns its links, which the caller stores.
     #[inline]
     pub(super) fn insert<V>(&mut self, number: u32, is_first: bool, slab: &mut Slab<V>) -> Links {
         let (prev, next) = if is_first { (NONE, self.first) } else { (self.last, NONE) };
@@ -36,7 +32,6 @@ impl List {
         (prev, next)
     }
 
-    /// Takes out the value with these links.
     #[inline]
     pub(super) fn remove<V>(&mut self, (prev, next): Links, slab: &mut Slab<V>) {
         *self.next_of(prev, slab) = next;

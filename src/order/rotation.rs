@@ -1,27 +1,28 @@
-//! Which level has its turn.
+//! Which level gives the next key.
 //!
 //! ```text
 //!   hand-out    1    2    …   15    16    17   …   31    32
 //!   level      top  top  … top   lower₁  top  …  top   lower₂       while lower levels wait
 //! ```
 //!
-//! With several shards these turns are the queue's (`src/shared/lower.rs`), and the order of each shard is strict.
-//!
-//! With a limit, the levels with keys of full groups have turns at the same time: see [`skipped_turns`](super::skipped_turns).
+//! The highest level with keys gives the next one, but unless the queue is strict, one of 16 hand-outs goes to a lower level that waits,
+//! each of them in turn, so that no priority starves. A level that only has keys of full groups (a *held* one) counts as waiting, because
+//! such a turn also decides what it is owed: see [`skipped_turns`](super::skipped_turns). With several shards, `src/shared/lower.rs` has
+//! these turns for all shards together, and the order of each shard is strict.
 
 use super::bits::Bits;
 
-/// Of this number of hand-outs, one goes to a lower level.
+/// One of this number of hand-outs goes to a lower level.
 pub(crate) const TURNS: u8 = 16;
 
 #[derive(Default)]
 pub(super) struct Rotation {
-    /// Levels with keys that a pop may return.
+    /// Levels with keys that a pop may take.
     pub(super) ready: Bits,
-    /// Levels with keys of full groups. They may be ready, too.
+    /// Levels with keys of full groups.
     pub(super) held: Bits,
     pub(super) strict: bool,
-    /// Hand-outs of the highest level, while lower ones waited, since a lower one had its turn.
+    /// Hand-outs since the last turn of the lower levels, while some waited.
     since_lower: u8,
     last_lower: u8,
 }
@@ -31,13 +32,14 @@ impl Rotation {
         Self { strict, ..Self::default() }
     }
 
-    /// The levels with keys of full groups: from below this one down, and then from the highest to this one.
+    /// The held levels, each once: from the one below `last` down, and then from the highest down to `last`.
     pub(super) fn held_from(&self, last: u8) -> impl Iterator<Item = u8> {
         let below = std::iter::successors(self.held.below(last), |level| self.held.below(*level));
         below.chain(self.held.iter().take_while(move |level| *level >= last))
     }
 
-    /// The level that gives the next key; and whether it is the turn of the lower levels, and of those with keys of full groups.
+    /// The level that gives the next key, and whether this is a turn of the lower levels. (It is one even if all lower levels are only
+    /// held, and then the highest level gives the key.)
     #[inline]
     pub(super) fn choose(&mut self) -> Option<(u8, bool)> {
         let top = self.ready.top()?;
@@ -52,7 +54,7 @@ impl Rotation {
         Some((self.choose_lower(top), true))
     }
 
-    /// A hand-out that is owed is one of the 16, too.
+    /// A hand-out that is owed counts as one of the 16.
     pub(super) fn count_owed(&mut self) {
         self.since_lower = (self.since_lower + 1).min(TURNS);
     }
@@ -60,7 +62,7 @@ impl Rotation {
     #[cold]
     fn choose_lower(&mut self, top: u8) -> u8 {
         self.since_lower = 0;
-        // The next one down from that which had the last turn, or the highest again.
+        // The next level down from the one that had the last turn, or the highest lower one again.
         let lower = self.ready.below(self.last_lower.min(top)).or_else(|| self.ready.below(top));
         self.last_lower = lower.unwrap_or(self.last_lower);
         lower.unwrap_or(top)

@@ -1,35 +1,42 @@
-//! Where a lane sits: [`Groups::seat`] decides it, [`Groups::put`] moves it there. And how long an idle one stays.
+//! Where a lane sits: [`Groups::seat`] decides it, by the rules in [`groups`](super::groups). The end of the file forgets idle lanes.
+//!
+//! **`due`** says when the turn of a lane comes. Each level counts the turns of its old lanes, and a lane that goes to the end of `n` old
+//! ones is due at `turns + n`, which it keeps while it is idle or parked. A new lane has a *ticket* in its place, by the order in which
+//! lanes became new. Its turn has come if a later ticket was served, or if the first new lane has a later one.
+//!
+//! **`credit`** of a parked lane says how many keys it still had to give, which is 0 if it has filled the group itself. [`WAS_NEW`] and
+//! [`LATE`] stand for the other cases.
 
 use super::lanes::{Lane, Lanes, Seat};
 use super::list::List;
 use super::{Bin, Groups, NONE, visit};
 
-/// Idle lanes that are kept in any case.
+/// This number of idle lanes is kept in any case.
 pub(super) const KEEP: u32 = 128;
-/// Idle lanes that a pop looks at.
+/// The number of idle lanes that a pop or a `remove` forgets at most.
 const STEP: usize = 4;
-/// Idle lanes that one call of a shrink forgets.
+/// The number of idle lanes that one call of a shrink forgets at most.
 const SHRINK: usize = 64;
-/// The credit of a parked lane that got its first key when the group was full. More than any weight.
+/// The credit of a parked lane that got its first key when the group was already full.
 const LATE: u16 = u16::MAX;
-/// The credit of a parked lane that was new, and keeps its ticket.
+/// The credit of a parked lane that was new, and whose `due` is its ticket.
 const WAS_NEW: u16 = LATE - 1;
-/// Passes of a lane are counted up to this number.
+/// Passes are counted up to this number.
 const PASSES: u8 = 63;
 
 #[derive(Default)]
 pub(super) struct Level {
-    /// By [`Seat`], for the seats that each level has.
+    /// By [`Seat`]. (Owed lanes are in one list for all levels.)
     pub(super) lists: [List; Seat::Owed as usize],
-    /// Queued keys.
+    /// The number of queued keys.
     pub(super) len: u32,
-    /// Turns of old lanes.
+    /// The number of turns that old lanes have had.
     pub(super) turns: u64,
-    /// The last ticket: each new lane gets the next one.
+    /// The last ticket that was given out.
     tickets: u64,
-    /// The highest ticket whose lane has begun its turn.
+    /// The highest ticket whose lane has been served.
     passed: u64,
-    /// Hand-outs of new lanes since an old one had its turn.
+    /// Hand-outs of new lanes since the last one of an old lane.
     pub(super) since_old: u8,
 }
 
@@ -39,7 +46,7 @@ impl Level {
         self.lists[seat as usize].len
     }
 
-    /// The turn of a new lane begins, or goes on.
+    /// The new lane with this ticket gives a key.
     #[inline]
     pub(super) fn pass(&mut self, ticket: u64) {
         self.passed = self.passed.max(ticket);
@@ -52,7 +59,7 @@ impl Level {
         self.passed += turns;
     }
 
-    /// It has lanes in turn.
+    /// It has lanes whose keys a pop may take.
     #[inline]
     pub(super) fn is_ready(&self) -> bool {
         self.len_of(Seat::New) + self.len_of(Seat::Old) > 0
@@ -68,7 +75,7 @@ impl Level {
         self.len_of(Seat::Parked) + self.len_of(Seat::Passed) + self.len_of(Seat::Skipped)
     }
 
-    /// A lane with this ticket comes before all that are new.
+    /// The turn of a lane with this ticket comes before those of all new lanes.
     fn is_first(&self, ticket: u64, lanes: &Lanes) -> bool {
         let first = self.lists[Seat::New as usize].first;
         first == NONE || ticket <= self.passed || ticket < lanes[first].due
@@ -76,13 +83,13 @@ impl Level {
 }
 
 impl<T: Copy> Groups<T> {
-    /// Puts a lane where it belongs. `turn_is_over`: it has given as many keys as it may.
+    /// Puts a lane where it belongs, after its keys, its turn or the room of its group have changed. `turn_is_over`: it has given as many
+    /// keys as it may.
     pub(super) fn seat(&mut self, number: u32, turn_is_over: bool) {
         let lane = &self.lanes[number];
         let (&Lane { seat: was, level: index, credit, passes, due, keys, .. }, group) = (lane, lane.home(number));
         let (is_full, was_full) = (self.is_full(group), was.is_held());
         let level = &mut self.levels[usize::from(index)];
-        // It was new when it was parked.
         let was_new = was_full && credit == WAS_NEW;
         let is_due = if was_new { level.is_first(due, &self.lanes) } else { due <= level.turns };
         let seat = match was {
@@ -91,17 +98,18 @@ impl<T: Copy> Groups<T> {
             _ if is_full => Seat::Parked,
             Seat::New | Seat::Old | Seat::Owed => Seat::Old,
             Seat::Nowhere => Seat::New,
-            // It was parked or idle. One that was new keeps its ticket: so it comes before the others when those before it have been.
+            // It was held or idle. One that was new stays so, because its ticket says when its turn is.
             _ if is_due || was_new => Seat::New,
             _ => Seat::Old,
         };
         if seat == was && !turn_is_over {
             return;
         }
-        // Else it would pass those that wait: with a limit of 1 and one getter it is back before each hand-out.
+        // Only a lane that still had keys to give goes first. If one that has filled its group itself did, a group with a limit of 1 and
+        // one getter would be served every time, and the others would starve.
         let was_to_give = credit > 0 && credit < LATE;
         let goes_first = seat == Seat::New && was_full && is_due && was_to_give;
-        // If it was parked without a hand-out, its turn comes when it would have come.
+        // A lane that was parked through no hand-out of its own keeps its place in time.
         let keeps_due = if seat.is_held() { credit > 0 } else { was_full && seat == Seat::Old };
         let due = match seat {
             Seat::New if was_new => due,
@@ -120,13 +128,13 @@ impl<T: Copy> Groups<T> {
             _ if !seat.is_held() => self.lanes[group].weight,
             Seat::Idle | Seat::Nowhere => LATE,
             Seat::New if credit > 0 => WAS_NEW,
-            _ => credit, // 0: it has filled its group itself; or more: it was to have its turn
+            _ => credit, // 0 if it has filled its group itself
         };
         let lane = self.put(number, seat, goes_first);
         (lane.due, lane.credit) = (due, credit);
     }
 
-    /// Moves a lane to the end of another list, or to its start.
+    /// Moves a lane to the end of the list of another seat, or to its start.
     #[inline(always)]
     pub(super) fn put(&mut self, number: u32, seat: Seat, goes_first: bool) -> &mut Lane {
         let (links, lane) = self.lanes.get_mut(number);
@@ -151,7 +159,8 @@ impl<T: Copy> Groups<T> {
         lane
     }
 
-    /// A group became full by a key of the lane `filled`, which passes the others, or is so no longer. Returns the number of its keys.
+    /// Seats all lanes of a group that a key of the lane `filled` has made full, or that is full no longer (`NONE`). Returns the number of
+    /// its queued keys.
     pub(super) fn seat_all(&mut self, group: u32, filled: u32) -> usize {
         let (mut number, mut keys) = (group, 0);
         while number != NONE {
@@ -170,7 +179,7 @@ impl<T: Copy> Groups<T> {
         keys
     }
 
-    /// Forgets some lanes that are idle, if there are too many.
+    /// Forgets a few idle lanes if there are too many.
     #[inline]
     pub(super) fn tidy(&mut self, index: u8, bin: &mut Bin<T>) {
         for _ in 0..STEP {
@@ -180,8 +189,9 @@ impl<T: Copy> Groups<T> {
         }
     }
 
-    /// An idle lane of the level, if there are many there and their turns have come, or if there are more than twice as many as have keys.
-    /// Or one of a level where no lane has keys, if there are many in all.
+    /// The idle lane to forget, if more than [`KEEP`] are idle. It is one of this level if that alone has so many, and either the turn of
+    /// its first one has come, or they exceed twice the number of lanes that wait there by more than `KEEP`. Otherwise it is one of a level
+    /// in which no lane waits.
     #[inline]
     fn surplus(&self, index: u8) -> Option<u32> {
         if self.idle <= KEEP {
@@ -196,7 +206,8 @@ impl<T: Copy> Groups<T> {
         Some(self.levels[usize::from(quiet)].lists[Seat::Idle as usize].first)
     }
 
-    /// Forgets idle lanes whose turns have come: with a key they are new, as those that are not known. Returns whether there may be more.
+    /// Forgets idle lanes whose turns have come, because a key would make them new as if they had never been known. Returns whether there
+    /// may be more.
     pub(super) fn forget_due(&mut self, bin: &mut Bin<T>) -> bool {
         let mut left = SHRINK;
         for index in 0..=usize::from(u8::MAX) {

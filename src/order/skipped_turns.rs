@@ -1,36 +1,37 @@
-//! How the levels of one group share its room, in a queue with a limit that is not strict.
+//! How the levels of one group share its room, if groups have a limit and the queue is not strict.
 //!
 //! ```text
-//!   a key fills the group              the other lanes of the group are passed
-//!   a turn of the lower levels comes   of the lanes that are passed, the one that was most often is skipped
-//!   a group has room again             of its lanes that were skipped, and of its highest, the most passed is owed
-//!   the next hand-out                  is of a lane that is owed
+//!   what happens                         what becomes of the lanes of the group
+//!   a key of one lane fills the group    the others are *passed*, and count how often
+//!   a turn of the lower levels comes     of all passed lanes, the most passed one is *skipped*
+//!   the group has room again             of its skipped lanes and its highest one, the most passed is *owed*
+//!   the next hand-out                    goes to an owed lane
 //! ```
 //!
-//! A group that is full most of the time may be so whenever a turn of its lower level comes: then its keys of a higher level would fill it
-//! for ever. So the turn is made up. Or it has room just when those turns come: then its lower level would pass the highest one for ever.
-//! So the highest is owed a hand-out, too, when it was passed twice.
+//! Without this, a group that is full most of the time could starve its lower levels, because each of their turns may come while it is
+//! full, and its higher level fills it whenever it has room. A skipped lane therefore gets the next room. The reverse can happen, too: if
+//! the group has room just when those turns come, a lower level fills it every time. Its highest lane is therefore owed a hand-out once it
+//! was passed twice.
 //!
-//! A turn leads to one hand-out at most that is owed, and two hand-outs of lower levels to one of a highest level. A lane that gives a key
-//! has no passes; so of the lanes of a group, each comes. Of those that have as many passes, which are counted up to 63, one
-//! is drawn.
+//! Each turn causes at most one hand-out that is owed, and the highest level gets one back for two of lower ones. A lane that gives a key
+//! starts again at no passes, so each lane comes in time.
 
 use super::lanes::Seat;
 use super::{Groups, NONE};
 use crate::random::mix;
 
-/// Lanes that a turn looks at.
+/// The number of passed lanes that one turn looks at.
 const SOME: usize = 64;
-/// Passes of the highest lane of a group that make it owed.
+/// So many passes make the highest lane of a group owed.
 const PASSES: u8 = 2;
 
 impl<T: Copy> Groups<T> {
-    /// For the choice of one of those that were passed equally often.
+    /// Decides among lanes that were passed equally often.
     fn draw(&self, number: u32) -> u64 {
         mix(self.rooms << 8 | u64::from(number))
     }
 
-    /// A turn of the lower levels has come.
+    /// A turn of the lower levels has come, at which one passed lane is skipped.
     #[cold]
     pub(super) fn skip(&mut self) {
         let (mut most, mut left) = (None, SOME);
@@ -50,7 +51,7 @@ impl<T: Copy> Groups<T> {
         }
     }
 
-    /// A group that was full is so no longer. Returns the number of its keys.
+    /// A group that was full is so no longer. Returns the number of its queued keys.
     pub(super) fn has_room(&mut self, group: u32) -> usize {
         self.rooms += 1;
         let owed = if self.rotation.strict { None } else { self.most_passed(group) };
@@ -61,7 +62,7 @@ impl<T: Copy> Groups<T> {
         keys
     }
 
-    /// The lane of a full group that is owed a hand-out.
+    /// The lane of a full group that is owed a hand-out when there is room.
     fn most_passed(&self, group: u32) -> Option<u32> {
         let (mut most, mut highest) = (None, None);
         for number in self.lanes.of(group) {

@@ -1,32 +1,28 @@
 //! Stamps of groups, in a queue with several shards.
 //!
-//! ```text
-//!   number of a push   │ stamp │ pushes since, 6 bits │      so the keys of several shards are compared by age
-//!   turn               the stamp of the last few pops        so the shards take turns (P20)
-//! ```
-//!
-//! By the age of its first key, a shard whose next group has just got its keys would come after all shards in which an old group has many.
+//! A push has a stamp in the high bits of its number, so that keys of several shards can be compared by age. The front has that of the last
+//! few pops, so that the shards take turns (P20). By the age of its first key, a group that has just got keys would wait for all older ones
+//! of large groups in other shards.
 
 use super::Groups;
 
-/// This number of pushes has one stamp.
+/// This number of pushes shares one stamp.
 const STAMPED: u64 = 1 << STAMPED_BITS;
 const STAMPED_BITS: u32 = 6;
-/// And this number of pops.
+/// And this number of pops shares one.
 const STAMPED_POPS: u8 = 16;
 
 #[derive(Default)]
 pub(super) struct Stamps {
     pub(super) are_wanted: bool,
-    /// A push wants one: that of the key with this number.
+    /// The push of the key in this place wants a stamp.
     pushed: Option<u32>,
-    /// So do the last few pops, or the push of the first key.
+    /// The last pops want one, or the push of the first key that may be taken.
     popped: bool,
     pops: u8,
     pub(super) turn: u64,
 }
 
-/// The stamp of the push with this number.
 pub(super) fn stamp_of_push(number: u64) -> u64 {
     number >> STAMPED_BITS
 }
@@ -40,7 +36,7 @@ impl Stamps {
 }
 
 impl<T: Copy> Groups<T> {
-    /// A key that gets this number is pushed: the push that [`pushes`](Self::pushes) counts.
+    /// Notes a push, which [`pushes`](Self::pushes) has counted already, of a key that gets the place `key`.
     #[inline]
     pub(super) fn note_push(&mut self, key: u32, level: u8) {
         if self.levels[usize::from(level)].len == 0 || self.pushes % STAMPED == 0 {
@@ -54,8 +50,8 @@ impl<T: Copy> Groups<T> {
         self.stamps.popped || self.stamps.pushed.is_some()
     }
 
-    /// A batch of keys is about to be pushed, all of them after this time. (A stamp in the middle of a batch comes too late for those that are
-    /// pushed already, but for the last.)
+    /// A batch of keys is about to be pushed, all of them after this time. A stamp that came in the middle of the batch would be too late
+    /// for those that were pushed before.
     pub(super) fn stamp_ahead(&mut self, now: u64) {
         self.pushes = self.pushes.max(now << STAMPED_BITS);
     }
@@ -68,7 +64,7 @@ impl<T: Copy> Groups<T> {
         let Some(key) = self.stamps.pushed.take() else { return };
         let last = self.pushes;
         self.pushes = last.max(now << STAMPED_BITS);
-        // If it is gone, or others were pushed behind it, the last key keeps its number, which is that of an earlier stamp.
+        // Only if it is still the last push. Otherwise it keeps its number, with an earlier stamp.
         if self.keys.get(key).is_some_and(|(_, queued)| queued.push == last) {
             self.keys[key].push = self.pushes;
         }

@@ -23,14 +23,14 @@ pub(crate) enum Wakeups {
     Later,
 }
 
-/// How a key is added without a delay: its priority, and what becomes of a delay.
+/// The priority of an add without a delay, and what it does to a delay that the key has.
 type Now = (i8, DelayConflict);
 /// As `add` adds.
 const NOW: Now = (How::NOW.priority, How::NOW.conflict);
 
 impl<K: Hash + Eq> Shared<K> {
     /// `add`.
-    // `inline(always)`: callers differ in `wakeups`, which the compiler then knows in each (add queued 84 -> 63 instructions).
+    // `inline(always)`: callers differ in `wakeups`, which is a constant then.
     #[inline(always)]
     pub(crate) fn add(this: &Arc<Self>, key: K, wakeups: Wakeups) -> Added {
         let hash = this.hash(&key);
@@ -47,7 +47,7 @@ impl<K: Hash + Eq> Shared<K> {
         Self::add_to_chosen(this, key, hash, wakeups)
     }
 
-    // A function of its own, here and in `done.rs`: else a lock-free queue pays for its frame.
+    // A function of its own, here and in `done.rs`, so that a lock-free queue does not pay for its frame.
     #[inline(never)]
     fn add_to_chosen(this: &Arc<Self>, key: K, hash: KeyHash, wakeups: Wakeups) -> Added {
         let locked = this.at(hash.shard(this.shards()));
@@ -77,8 +77,8 @@ impl<K: Hash + Eq> Shared<K> {
         // A key that is left in the hand is dropped here, after the lock (W4).
     }
 
-    /// An add without a delay to a queue that measures, is ordered or shut down, has a getter that waits, or has to start its driver thread.
-    /// The guard is dropped before the key if `Eq` panics (W4).
+    /// An add without a delay that the fast path leaves: the queue measures, is ordered or shut down, has a waiting getter, or has to start
+    /// its driver thread. If `Eq` panics, the guard is dropped before the key (W4).
     #[inline(never)]
     fn add_special<'s>(
         this: &'s Arc<Self>,
@@ -88,7 +88,7 @@ impl<K: Hash + Eq> Shared<K> {
         (priority, conflict): Now,
         wakeups: Wakeups,
     ) -> Added {
-        // Dropped after the guard, and after the rest of the call: a drop that panics must not leave a delay without a driver.
+        // Dropped last, after the rest of the call: a drop that panics must not leave a delay without a driver.
         let mut hand;
         let (mut held, mut group) = (held, Group::default());
         if this.settings.order.has_groups() {
@@ -151,14 +151,13 @@ impl<K: Hash + Eq> Shared<K> {
             section.end();
             added
         });
-        // A delay may have to start the driver.
         if this.has_extras() {
             Self::after_add(this, added);
         }
         added
     }
 
-    /// In a queue with groups: asks for the group of a key that is new. Not under the lock (P17).
+    /// In a queue with groups, asks for the group of a key that is new, and unlocks the shard for that (P17).
     fn group_of_new<'s>(&self, key: &K, hash: KeyHash, held: Held<'s, K>) -> (Group, Held<'s, K>) {
         if self.is_shutting_down() || held.is_known(key, hash) {
             return (Group::default(), held);
@@ -171,7 +170,7 @@ impl<K: Hash + Eq> Shared<K> {
 }
 
 impl<K> Shared<K> {
-    /// What a verb is told of an add. An external limiter has said its delay before.
+    /// What a verb is told of an add. An external limiter has chosen the delay before.
     #[inline]
     pub(super) fn how(&self, options: &AddOptions) -> How<'_> {
         let failure = match &self.settings.limiter {
@@ -194,7 +193,7 @@ impl<K> Shared<K> {
         how
     }
 
-    /// Before a call that gives a priority: sends hot calls to their slow paths. The verb then makes its shard an ordered one.
+    /// For a call that gives a priority: sends hot calls to their slow paths. The verb then makes the shard an ordered one.
     #[inline]
     pub(super) fn expect_levels(&self) {
         if !self.flags().has(Flags::ORDERED) {

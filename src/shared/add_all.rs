@@ -1,15 +1,12 @@
-//! `add_all`: many adds. In a queue with many keys, one critical section makes some of them.
+//! `add_all`: many adds, of which one critical section makes some in a queue with many keys.
 //!
 //! ```text
 //!   iterator, Hash ─▶ staged keys ─▶ prefetch their buckets ─ lock ─ prefetch the slots there ─ add each ─ end ─▶ drop what was known
 //! ```
 //!
-//! The look-up of a key reads its bucket, and then the slot to which the bucket points. In a large table each is a cache miss, and single
-//! adds wait for their misses one after the other, because each lock waits for the loads before it. The misses of staged keys overlap. In a
-//! small table there are no misses, and a single add is faster than a staged one.
+//! The look-up of a key reads a bucket and then a slot, and in a large table each of the two is a cache miss. Single adds wait for their
+//! misses one after the other, because each lock waits for the loads before it, while the misses of staged keys overlap.
 //!
-//! Foreign code runs as in single adds: the iterator, `Hash`, and the drop of a key under no lock, and `Eq` under the lock. If `Eq` panics,
-//! the section must still end, because it has made the adds before that one.
 
 use super::Shared;
 use super::add::Wakeups;
@@ -28,10 +25,10 @@ use std::ops::Range;
 /// The number of keys that are staged, and added in one critical section.
 const AT_ONCE: usize = model_const(if cfg!(test) { 4 } else { 32 }, 2);
 
-/// With fewer queued keys than this, all that an add reads is in a near cache.
+/// With fewer queued keys than this, everything that an add reads is in a near cache, and single adds are faster.
 const MANY: usize = model_const(if cfg!(test) { 2 } else { 1 << 15 }, 0);
 
-/// Keys of more bytes are added one by one, as copies of them would cost more than the misses.
+/// Larger keys are added one by one, because moving them would cost more than the misses.
 const LARGEST: usize = 256;
 
 /// The adds of one call.
@@ -44,7 +41,7 @@ struct Adding<'q, K> {
 /// Keys that are added next.
 struct Stage<'a, 'q, K: Hash + Eq> {
     adding: &'a mut Adding<'q, K>,
-    /// The first `staged` of these hold keys. What an add leaves there was known, and is dropped after the lock (W4).
+    /// The first `staged` of these hold keys. A key that is still there after its add was known, and is dropped after the lock (W4).
     hands: [Option<K>; AT_ONCE],
     hashes: [KeyHash; AT_ONCE],
     staged: usize,
@@ -70,8 +67,8 @@ impl<K: Hash + Eq> Shared<K> {
     }
 }
 
-/// Whether the iterator says that it has as many keys as are staged. Other iterators may wait for their next key, as that of a channel does,
-/// which must not keep staged keys back.
+/// Whether the iterator promises as many keys as are staged. Other iterators, such as that of a channel, may wait for their next key, which
+/// must not keep staged keys back.
 fn has_many(keys: &impl Iterator) -> bool {
     matches!(keys.size_hint(), (AT_ONCE.., Some(_)))
 }
@@ -79,7 +76,7 @@ fn has_many(keys: &impl Iterator) -> bool {
 impl<K: Hash + Eq> Adding<'_, K> {
     #[inline(always)]
     fn add(&mut self, key: K) {
-        self.queued += 1; // first: an observer may panic when the key is queued
+        self.queued += 1; // first, because an observer may panic when the key is queued
         let added = Shared::add(self.shared, key, Wakeups::Later);
         self.queued -= 1;
         self.count(added);
@@ -91,8 +88,8 @@ impl<K: Hash + Eq> Adding<'_, K> {
         self.deferred += usize::from(added == Added::Deferred);
     }
 
-    /// Not with an observer, which may panic at each add; nor with groups, as the queue asks for the group of each new key; nor if there is no
-    /// lock.
+    /// Keys are not staged with an observer, which may panic at each add, with groups, because each new key has to be asked for its own, or
+    /// in a queue without a lock.
     fn may_stage(&self) -> bool {
         let shared = self.shared;
         let has_locks = shared.is_single() || shared.shards() > 1;
@@ -110,7 +107,7 @@ impl<K: Hash + Eq> Adding<'_, K> {
                 stage.put(key);
             }
             if stage.staged == 0 {
-                break; // the iterator has said too much
+                break; // the iterator promised too much
             }
             stage.add();
         }
@@ -131,14 +128,13 @@ impl<K: Hash + Eq> Stage<'_, '_, K> {
         self.staged += 1;
     }
 
-    /// Adds the staged keys. If `Eq` panics, those behind are not added.
+    /// Adds the staged keys. If `Eq` panics, those after it are not added.
     fn add(&mut self) {
         let (shared, staged) = (self.adding.shared, std::mem::take(&mut self.staged));
         self.hashes[..staged].iter().for_each(|hash| shared.shard_of(*hash).prefetch_bucket(*hash));
         if shared.shards() == 1 {
             self.add_to(&shared.first, 0..staged);
         } else {
-            // Each in a section of its own, since few of them are of the same shard.
             for at in 0..staged {
                 let locked = shared.shard_of(self.hashes[at]);
                 shared.note_add(locked);
@@ -179,7 +175,7 @@ impl<K: Hash + Eq> Stage<'_, '_, K> {
     }
 }
 
-/// Ends the section also if `Eq` panics.
+/// Ends the section also if `Eq` panics, because the section has made the adds before that one.
 struct EndOnDrop<'s, K>(Option<Section<'s, K>>);
 
 impl<K> Drop for EndOnDrop<'_, K> {

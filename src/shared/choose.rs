@@ -6,36 +6,32 @@
 //!         └────────────────────────── the shard with the oldest front ◀───────────────────────┘
 //! ```
 //!
-//! A getter **stays** with a shard for some keys. So two threads that work on one queue meet at a shard's lock and cache lines once in
-//! [`STAY`] keys, not at every key. When that shard has no more keys, it looks into the one to which its thread has **just added** a key:
-//! a thread that adds and gets in turn has that shard in its cache, and need not look at the others each time (two threads took 345 ns a
-//! key, and 46 so). Then it goes to the shard whose first key has waited longest: each shard publishes a time before the push of that
-//! key, written once for [64 keys](crate::order).
+//! A getter looks for its next key in three places:
 //!
-//! If another getter stays there, it **passes by**, and takes the next one: two threads at one shard's lock are slower than one. But it
-//! passes by an oldest shard [`PASSES`] times at most, all getters together; then all join there, until a getter that stays finds an older
-//! shard and leaves. So a key is overtaken by later keys of other shards, but at most by about `(shards + (2 + PASSES) * getters) * 64` of
-//! them (P18): while its shard is the oldest, a getter chooses it or uses up a pass; and the keys with an older front are at most 64 in
-//! each shard, as that many share a stamp. Each choice may be followed by [`STAY`] keys that the getter has just added: then by twice as many. A thread that ends in
-//! the middle of a stay does not say so: it counts as a getter, until another one leaves that shard.
+//! 1. It **stays** with the shard of its last key for up to [`STAY`] keys, so that threads do not meet at a shard's lock for every key.
+//! 2. When that shard is empty, it tries the one to which its thread **has just added** a key, which is in the thread's cache.
+//! 3. Otherwise it goes to the shard with the **oldest front**, whose first key has waited longest. Each shard publishes a time from before
+//!    the push of its first key, one for [64 keys](crate::order).
 //!
-//! If the shard's lock is **held**, the getter does not wait for it while another shard has keys: the holder may be off its core. It leaves
-//! its stay, or takes the next shard. The shard counts this. After [`PASSES`] times getters wait for its lock, until one that stays finds
-//! an older shard and leaves. So a shard whose lock adders often hold does not fall behind: each such time ends a stay, which adds
-//! `PASSES * (PASSES + 1) * 64` keys to the bound. If a getter waits in vain, the holder is off its core: then getters pass by the lock
-//! [`PASSES_IF_STOPPED`](super::locked) times, or until one finds it free. With priorities, a getter passes by a held lock for a key of the same level
-//! only.
+//! **If another getter stays with the oldest shard**, this one takes the next oldest, because two threads at one lock are slower than one.
+//! All getters together pass by an oldest shard [`PASSES`] times at most. Then they share it, until one that stays there finds an older
+//! shard and moves on.
 //!
-//! **With priorities** a getter takes a key of a lower level if it is their [turn](super::lower). Else it goes to the shard whose first key
-//! has the highest one, the oldest of those. It ends its stay when that
-//! shard has only keys of lower levels, and passes by for a key of the same level only. So a key of a higher level waits until the
-//! getters have ended their stays with lower ones: [`STAY_IN_ORDER`].
+//! **If the shard's lock is held**, the holder may be off its core, so a getter ends its stay or takes the next shard rather than wait.
+//! Here, too, it waits after [`PASSES`] passes, until one that stays there finds an older shard. If it waits in vain, getters pass by the
+//! lock [`PASSES_IF_STOPPED`](super::locked) times, or until one finds it free.
 //!
-//! A plain cursor that visits the shards in turn would be simpler. But it does not bound how far a key is overtaken: the orders of the
-//! shards are not equally long, and the difference grows with them.
+//! The passes bound how far a key is overtaken (P18). While its shard is the oldest, a getter that chooses takes from it or uses up a pass,
+//! and no shard has more than 64 keys with an older front. After each choice a getter may take 64 more that it has just added.
 //!
-//! The numbers are read without a lock, and may be out of date. No promise but the order depends on them: a getter that finds nothing
-//! here visits each shard before it says so or parks.
+//! A cursor that visits the shards in turn would be simpler, but has no such bound, because it treats a long order like a short one.
+//!
+//! **With priorities** a getter first takes a key of a lower level if it is their [turn](super::lower). Otherwise it goes to the shard
+//! whose first key has the highest priority, the oldest of several. It passes by for a key of the same level only, and ends its stay, of
+//! [`STAY_IN_ORDER`] keys, when the shard has only lower ones.
+//!
+//! All of this is read without a lock, and only the order depends on it, because a getter that finds nothing here visits each shard under
+//! its lock before it says so or parks.
 
 use super::Shared;
 use super::cursor::{Cursor, Spot, with_cursor};
@@ -49,8 +45,8 @@ use crate::sync::model_const;
 const STAY: u32 = 64;
 
 /// [`STAY`] in a queue whose keys have priorities or groups. When a key of a higher level comes to another shard, each getter hands out at
-/// most 3 more keys before it chooses again: so the key waits for less than `4 * getters` hand-outs of lower levels, and with those of getters that ended in the middle of a stay,
-/// one in each shard, for `4 * (shards + getters)` (P19).
+/// most three more keys before it chooses again. The key therefore waits for fewer than `4 * (shards + getters)` hand-outs of lower levels,
+/// where `shards` allows for one getter in each shard that ended during its stay (P19).
 const STAY_IN_ORDER: u32 = 4;
 
 /// A shard to take from.
@@ -58,12 +54,13 @@ struct Chosen {
     shard: usize,
     /// The rank of its front.
     rank: i8,
-    /// The getter joins others that stay there: they have been passed by often enough, or no other shard has such a key.
+    /// The getter shares the shard with others that stay there, because they have been passed by often enough or no other shard has such a
+    /// key.
     joins: bool,
 }
 
 impl<K> Shared<K> {
-    /// Takes a key from the shard with which this thread stays, or to which it has just added one, if that is a few instructions.
+    /// Takes a key from the shard with which this thread stays, or to which it has just added one, if that takes a few instructions only.
     #[inline]
     pub(super) fn take_nearby(&self) -> Option<Claimed<K>> {
         with_cursor(|Cursor { stay, added, .. }| {
@@ -92,12 +89,12 @@ impl<K> Shared<K> {
         claimed
     }
 
-    /// This thread has added a key to this shard.
+    /// Notes that this thread has added a key to this shard.
     #[inline]
     pub(super) fn note_add(&self, locked: &Locked<K>) {
         with_cursor(|Cursor { added, .. }| {
             if added.queue.replace(self.id) != self.id {
-                added.left.set(0); // the rest of what it might take back in another queue
+                added.left.set(0); // what was left to take back in another queue
             }
             added.shard.set(locked.index);
         });
@@ -109,12 +106,12 @@ impl<K> Shared<K> {
         let mut busy = Busy::default();
         with_cursor(|cursor| {
             let stay = if self.flags().has(Flags::ORDERED) { STAY_IN_ORDER } else { STAY };
-            // It may have begun to stay before the first priority was given.
+            // It may have begun before the first priority was given.
             let left = cursor.stay.left.replace(0).min(stay - 1);
             let mut own = None;
             if cursor.stay.queue.replace(0) == self.id {
                 let stays = self.at(cursor.stay.shard.get());
-                // A stay with a level does not go on with a lower one: another shard may have keys of the higher one.
+                // Another shard may have keys of this stay's level, so the stay does not go on with a lower one.
                 if left > 0 && stays.front().rank() <= cursor.rank.get() {
                     if let Some(taken) = self.take_from(stays, cursor.waits.get(), &mut busy) {
                         cursor.stay.queue.set(self.id);
@@ -125,13 +122,12 @@ impl<K> Shared<K> {
                 own = Some(stays.index);
             }
             if let Some(taken) = self.take_lower() {
-                // The next call chooses anew, and may take the shard again.
                 cursor.stay.queue.set(own.map_or(0, |_| self.id));
                 return Some(taken);
             }
-            // The rank of the first shard that was passed by because its lock was held. Then: the getter waits for each lock.
+            // `passed`: the rank of the first shard that was passed by because its lock was held. `must_wait`: no other shard has such a
+            // key, so the getter waits for each lock.
             let (mut passed, mut must_wait) = ((!busy.is_empty()).then(|| cursor.rank.get()), false);
-            // Another getter may come first, or take the last key of the chosen shard.
             for _ in 0..model_const(3, 2) * self.shards() {
                 let choice = self.oldest(&busy, own);
                 if let Some(left) = own.filter(|own| choice.as_ref().is_none_or(|choice| choice.shard != *own)) {
@@ -173,7 +169,8 @@ impl<K> Shared<K> {
         })
     }
 
-    /// Takes a key from a shard, unless it has none or its lock is held. `waits`: as long as critical sections take.
+    /// Takes a key from a shard, unless it has none or its lock is held. If `waits`, it first waits for about as long as a critical section
+    /// takes.
     #[inline]
     fn take_from(&self, locked: &Locked<K>, waits: bool, busy: &mut Busy) -> Option<Taken<K>> {
         if locked.seems_empty() {
@@ -183,9 +180,10 @@ impl<K> Shared<K> {
         self.take(held, None)
     }
 
-    /// The shard whose first key has the highest priority. Of several such shards, the one whose key has waited longest. Shards that this getter passes by do not count. `own`: the shard with which this getter has stayed so far.
+    /// The shard whose first key has the highest priority and, among several, has waited longest. `busy` are shards that this getter passes
+    /// by, and `own` is the one with which it has stayed so far.
     fn oldest(&self, busy: &Busy, own: Option<usize>) -> Option<Chosen> {
-        // By front and number. What else counts is read again for the one that is chosen, so that the loop is short.
+        // By front and number alone. What else counts is read only for the chosen one, which keeps the loop short.
         const NONE: (Front, usize) = (Front::LAST, usize::MAX);
         let (mut oldest, mut open) = (NONE, NONE);
         for (index, locked) in self.all().enumerate() {
@@ -202,7 +200,7 @@ impl<K> Shared<K> {
             return None;
         }
         let (mut shard, rank) = (oldest.1, |shard| self.at(shard).front().rank());
-        // It passes by for another key of the same level only.
+        // It passes by only for another key of the same level.
         if open != oldest && open != NONE && rank(open.1) == rank(shard) {
             if let Some(passes) = self.at(shard).stay() {
                 self.at(shard).set_stay(Some(passes.saturating_sub(1)));

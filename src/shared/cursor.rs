@@ -2,9 +2,9 @@
 
 use std::cell::Cell;
 
-/// A shard of some queue. The fields are written one by one, since a load of all of them would wait for the stores of the parts.
+/// A shard of some queue. The fields are written one by one, because a load of all of them at once would wait for these stores.
 pub(super) struct Spot {
-    /// The number of the queue, or 0: not its address, which a later queue may have.
+    /// The queue's [number](crate::sync::next_id), or 0. An address would not do, because a later queue may have it again.
     pub(super) queue: Cell<u64>,
     pub(super) shard: Cell<usize>,
     /// How many more keys the thread takes there before it chooses again.
@@ -16,7 +16,7 @@ impl Spot {
         Self { queue: Cell::new(0), shard: Cell::new(0), left: Cell::new(0) }
     }
 
-    /// The thread takes its next key here, if it is of the queue of this number.
+    /// Whether the thread takes its next key of this queue here.
     #[inline]
     pub(super) fn is_in(&self, queue: u64) -> bool {
         self.left.get() > 0 && self.queue.get() == queue
@@ -29,9 +29,9 @@ pub(super) struct Cursor {
     pub(super) stay: Spot,
     /// Where it has last added a key.
     pub(super) added: Spot,
-    /// The rank of the front of the shard where it stays, when it chose that.
+    /// The rank of the front of the shard where it stays, as it was when the thread chose the shard.
     pub(super) rank: Cell<i8>,
-    /// It waits for the lock of that shard, also while other shards have keys.
+    /// Whether it waits for the lock of that shard even while other shards have keys.
     pub(super) waits: Cell<bool>,
 }
 
@@ -41,10 +41,10 @@ impl Cursor {
     }
 }
 
-/// Calls this with the cursor of the thread.
+/// Calls `use_it` with the thread's cursor.
 #[inline]
 pub(super) fn with_cursor<R>(use_it: impl FnOnce(&Cursor) -> R) -> R {
     thread_local!(static CURSOR: Cursor = const { Cursor::new() });
-    // A model's threads are coroutines of one thread, so they have no cursors of their own: each get chooses.
+    // A model's threads are coroutines of one thread and have no cursors of their own, so each get chooses.
     if cfg!(loom) { use_it(&Cursor::new()) } else { CURSOR.with(use_it) }
 }

@@ -1,5 +1,5 @@
-//! Calls that cancel delays, and `remove`, which takes back all that was added for a key. Adds set delays; they expire in
-//! [`driver`](super::driver) and [`expire`](super::expire).
+//! `cancel`, and `remove`, which takes back all that was added for a key. Delays are set by adds, and expire in [`driver`](super::driver)
+//! and [`expire`](super::expire).
 
 use super::Shared;
 use super::hub::Flags;
@@ -30,7 +30,7 @@ impl<K: Hash + Eq> Shared<K> {
             self.tell(|observer| observer.added(added));
         }
         cancelled != Cancelled::Nothing
-        // The key, if it is out of the queue, is dropped here.
+        // A key that has left the queue is dropped here.
     }
 
     /// `remove`.

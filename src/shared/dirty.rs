@@ -1,12 +1,11 @@
-//! Tasks that wait until a key that is processing becomes dirty, because the work on it is stale then.
+//! Tasks that wait until a key that is processing becomes dirty, which makes the work on it stale.
 //!
 //! ```text
 //!   task   lock the shard ─ the key is clean: the machine marks it, and returns a ticket ─ lock the hub: on the list ─ unlock both
 //!   add    lock the shard ─ the marked key becomes dirty: its ticket is owed ─ lock the hub: off the list ─ unlock both ─ wake
 //! ```
 //!
-//! Both are one critical section of the shard, so no task finds the key clean and misses the add. Most queues have no such task: then an add
-//! of a processing key costs one test more.
+//! Both hold the shard throughout, so no task finds the key clean and misses the add.
 
 use super::Shared;
 use super::state::if_free;
@@ -15,12 +14,12 @@ use crate::machine::Claimed;
 use std::task::Waker;
 
 impl<K> Shared<K> {
-    /// Whether a key that the caller holds is dirty. If not, puts the task on the list, for the next add of the key to wake it, and sets
+    /// Whether a key that the caller holds is dirty. If not, puts the task on the list, where the next add of the key finds it, and sets
     /// `ticket`.
     pub(crate) fn poll_dirty(&self, claimed: &Claimed<K>, ticket: &mut Option<DirtyWait>, waker: &Waker) -> bool {
         if_free!(self, _free => self.free_poll_dirty(claimed, ticket, waker.clone()));
         let (locked, mut waker) = (self.home(claimed), Some(waker.clone()));
-        // Wakers are foreign code: those that are left are dropped after the locks.
+        // A waker is foreign code, so one that is replaced is dropped after the locks.
         let _older;
         let mut held = locked.lock();
         let Some(of) = held.marks().wait_for_dirty(claimed) else { return true };
@@ -29,7 +28,7 @@ impl<K> Shared<K> {
         false
     }
 
-    /// A task stops waiting for its key to become dirty.
+    /// For a task that no longer waits for its key to become dirty.
     pub(crate) fn leave_dirty_waiters(&self, ticket: DirtyWait) {
         let _dropped_after_the_lock = self.hub().dirty_waiters.remove(ticket);
     }

@@ -1,4 +1,4 @@
-//! The ends of a processing: `done`, `succeed`, `give_up`, a requeue; and what becomes of a key whose holder unwinds.
+//! The ends of a processing: `done`, `succeed`, `give_up` and requeues; and what becomes of a key whose holder unwinds.
 
 use super::Shared;
 use super::hub::Flags;
@@ -19,7 +19,7 @@ impl<K> Shared<K> {
         if self.is_single() { self.done_in_first(claimed) } else { self.done_in_one_of_many(claimed) }
     }
 
-    // `inline(never)`, here and below: else `Item::done` and others have a copy each. And each keeps in registers what it needs alone.
+    // `inline(never)`, here and below: one copy for `Item::done` and others, which keeps in registers what it needs.
     #[inline(never)]
     fn done_in_first(&self, claimed: Claimed<K>) {
         self.end_in(&self.first, claimed, End::Done, None);
@@ -74,8 +74,8 @@ impl<K> Shared<K> {
         // A key that is forgotten is dropped here, after the lock (W4).
     }
 
-    /// The end of a processing in a queue that measures, is ordered, or for which somebody waits. Then tells the observer, and drops the key
-    /// if it is out of the queue.
+    /// The slow end of a processing, in a queue that measures, is ordered, or for which somebody waits. After the lock it tells the
+    /// observer, and drops a key that has left the queue.
     #[inline(never)]
     fn end_special(&self, held: Held<'_, K>, claimed: Claimed<K>, end: End) {
         let (held, mut hand) = (held, None);
@@ -91,7 +91,7 @@ impl<K> Shared<K> {
         });
     }
 
-    /// How long a key was processing. `now`: the time, if the call has read the clock.
+    /// How long a key was processing. `now` is the time if the call has read the clock already.
     fn note_end(&self, section: &mut Section<'_, K>, claimed: &Claimed<K>, now: Option<u64>) -> MaybeNanos {
         section.marks().ended(claimed, || now.unwrap_or_else(|| self.settings.clock.now_coarse()))
     }
@@ -122,8 +122,8 @@ impl<K> Shared<K> {
         Self::ensure_driver(this);
     }
 
-    /// `done` in a thread that unwinds: catches a panic of the observer or of the key's drop, as a second panic would abort the process.
-    /// The key is done before that.
+    /// `done` in a thread that unwinds. It catches a panic of the observer or of the key's drop, which would abort the process; the key is
+    /// done before either.
     #[cold]
     pub(crate) fn done_in_panic(&self, claimed: Claimed<K>) {
         contained(|| self.done(claimed));
@@ -141,8 +141,8 @@ impl<K> Shared<K> {
         Self::try_requeue(this, claimed, options, end).unwrap_or_else(|claimed| Self::done_after_refusal(this, claimed))
     }
 
-    /// [`requeue`](Self::requeue), which returns the key if the queue has refused the add: then it is still held, and the caller calls
-    /// [`done_after_refusal`](Self::done_after_refusal). No add comes in between, since the queue is shut down.
+    /// [`requeue`](Self::requeue), which returns the key if the queue has refused the add. The key is then still held, and the caller calls
+    /// [`done_after_refusal`](Self::done_after_refusal). No add comes in between, because the queue is shut down.
     pub(crate) fn try_requeue(
         this: &Arc<Self>,
         claimed: Claimed<K>,
@@ -177,7 +177,7 @@ impl<K> Shared<K> {
 
     /// The rest of a requeue, after the lock.
     pub(super) fn after_requeue(this: &Arc<Self>, hand: Option<K>, added: Added, worked: MaybeNanos, has_added: bool) {
-        // First: a panic of the observer must not leave a delay without a driver.
+        // First, because a panic of the observer must not leave a delay without a driver.
         Self::ensure_driver(this);
         contained_while_unwinding(|| {
             this.tell_done(worked, has_added);
@@ -188,14 +188,14 @@ impl<K> Shared<K> {
         });
     }
 
-    /// [`requeue`](Self::requeue) in a thread that unwinds: see [`done_in_panic`](Self::done_in_panic). What it does not answer by then, as
-    /// the panic came before, has not queued the key.
+    /// [`requeue`](Self::requeue) in a thread that unwinds: see [`done_in_panic`](Self::done_in_panic). If a panic came before the answer,
+    /// the key was not queued.
     #[cold]
     pub(crate) fn requeue_in_panic(this: &Arc<Self>, claimed: Claimed<K>, options: AddOptions, end: End) -> Added {
         contained(|| Self::requeue(this, claimed, options, end)).unwrap_or(Added::Rejected)
     }
 
-    /// The wheel is full. The key must not stay with a holder that is no longer there (P13).
+    /// The wheel is full. The key is done, because its holder is about to unwind (P13).
     #[cold]
     pub(super) fn refuse_requeue(&self, claimed: Claimed<K>) -> ! {
         self.done(claimed);

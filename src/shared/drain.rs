@@ -1,8 +1,7 @@
-//! Drain and idle waits: until no key is queued or processing, or until no key is delayed either.
+//! Drains, which wait until no key is queued or processing, and idle waits, which wait until no key is delayed either.
 //!
-//! The threads and tasks of both kinds wait in one list of the hub, each for a shard that has work. A call that may end the work of a shard
-//! (a `done`, `cancel`, `remove`, `take_delayed`, `take_where`, `stop`, a shut-down) owes a wake-up to all of them if one of them waits for
-//! this shard, and each looks again.
+//! The threads and tasks of both kinds wait in one list of the hub, each for a shard that has work. A call that may end the work of a
+//! shard, such as a `done`, a `cancel` or a shut-down, wakes all of them if one waits for this shard, and each looks again.
 
 use super::Shared;
 use super::getters::BUSY;
@@ -15,15 +14,15 @@ use crate::wait::{Ticket, Waiter};
 use std::task::Waker;
 use std::time::Instant;
 
-/// A thread that has found so often that others have added keys during its look pauses before each further look. (In the models it goes on.)
+/// How many looks in a row may meet adds of others before the thread pauses between its looks. (In the models it never pauses.)
 const LOOKS: usize = model_const(16, usize::MAX);
 
 /// What to wait for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WaitGoal {
-    /// No key is queued or processing, or there was a plain shut-down: since `released` was read, in [`begin_drain`](Shared::begin_drain).
+    /// No key is queued or processing, or there was a plain shut-down since `released` was read in [`begin_drain`](Shared::begin_drain).
     Drained { released: u64 },
-    /// No key is delayed either. After a shut-down, delays do not count.
+    /// No key is delayed either, unless the queue is shut down, when delays no longer count.
     Idle,
 }
 
@@ -34,7 +33,7 @@ pub(super) enum Look {
     Listed(Ticket),
     /// The goal is not reached, and there was no waiter to put on the list.
     NotYet,
-    /// No shard had work when it was visited, but adds came in between: the queue may have been idle, or not.
+    /// No shard had work when it was visited, but adds came in between, so the queue may have been idle or not.
     Unknown,
 }
 
@@ -44,8 +43,8 @@ impl<K> Shared<K> {
         WaitGoal::Drained { released: self.close(false) }
     }
 
-    /// Shuts down, and parks until no key is queued or processing, until the deadline, or until a plain shut-down (P7). An error has what is
-    /// left.
+    /// Shuts down, and parks until no key is queued or processing, until the deadline, or until a plain shut-down (P7). An error says what
+    /// is left.
     pub(crate) fn drain(this: &Arc<Self>, deadline: &Deadline) -> Result<(), WaitIdleTimeoutError> {
         Self::wait_for(this, this.begin_drain(), deadline)
     }
@@ -61,7 +60,7 @@ impl<K> Shared<K> {
         while !Self::park_for(this, goal, deadline) {
             let left = this.left();
             let delayed = if this.delays_count(goal) { left.delayed } else { 0 };
-            // The work may have ended since that look: then it looks once more.
+            // The work may have ended since that look, so it looks once more.
             if left.queued + left.processing + delayed > 0 || std::mem::replace(&mut was_late, true) {
                 return Err(left);
             }
@@ -69,7 +68,7 @@ impl<K> Shared<K> {
         Ok(())
     }
 
-    /// Parks until the goal is reached. `false`: the deadline has passed.
+    /// Parks until the goal is reached. Returns `false` if the deadline passes first.
     fn park_for(this: &Arc<Self>, goal: WaitGoal, deadline: &Deadline) -> bool {
         with_parker(|parker| {
             let (mut late, mut looks) = (deadline.is_zero(), 0);
@@ -97,7 +96,7 @@ impl<K> Shared<K> {
         })
     }
 
-    /// Like [`park_for`](Self::park_for), for a task: `true` if the wait has ended.
+    /// Like [`park_for`](Self::park_for), for a task. Returns `true` if the wait has ended.
     pub(crate) fn poll_for(&self, goal: WaitGoal, ticket: &mut Option<Ticket>, waker: &Waker) -> bool {
         self.leave_drainers(ticket.take());
         match self.look(goal, Some(Waiter::Task(waker.clone()))) {
@@ -113,7 +112,7 @@ impl<K> Shared<K> {
         }
     }
 
-    /// A thread or task stops waiting, or is about to look again.
+    /// For a thread or task that stops waiting or is about to look again.
     pub(crate) fn leave_drainers(&self, ticket: Option<Ticket>) {
         if let Some(ticket) = ticket {
             let listed = self.hub().life_cycle.drainers.remove(ticket);
@@ -121,12 +120,12 @@ impl<K> Shared<K> {
         }
     }
 
-    /// Visits the shards until one has work left, and puts the waiter on the list while that shard is locked: the step that ends its work
-    /// finds the flag.
+    /// Visits the shards until one has work left, and puts the waiter on the list while that shard is locked, so that the step that ends
+    /// its work finds the flag.
     ///
-    /// * A drain is over when each shard was found without work once: after the shut-down no add gives it any.
-    /// * A queue with several shards is idle if two visits find each shard without work, and no add has come in between: then there was a
-    ///   moment at which no shard had work. If adds have come, the caller decides whether to look again.
+    /// * A drain is over when each shard was found without work once, because after the shut-down no add gives it any.
+    /// * A queue with several shards is idle if two visits find each shard without work and no add came in between, because then no shard
+    ///   had work at some moment between them. If adds have come, the caller decides whether to look again.
     fn look(&self, goal: WaitGoal, waiter: Option<Waiter>) -> Look {
         if_free!(self, free => self.free_look(free, goal, waiter));
         let mut activity_before = None;
@@ -137,7 +136,7 @@ impl<K> Shared<K> {
                 if self.has_work(machine, goal) {
                     let mut hub = self.hub();
                     if !self.has_work(machine, goal) {
-                        continue; // a shut-down came in between: under the hub's lock, it is seen
+                        continue; // a shut-down came in between, which the hub's lock makes visible
                     }
                     if matches!(goal, WaitGoal::Drained { released } if released != hub.life_cycle.released) {
                         return Look::Over;
@@ -164,7 +163,7 @@ impl<K> Shared<K> {
         goal == WaitGoal::Idle && !self.is_shutting_down()
     }
 
-    /// What the queue has to do. Reads no clock, unlike `stats`.
+    /// What the queue still has to do. Unlike `stats`, it reads no clock.
     fn left(&self) -> WaitIdleTimeoutError {
         if_free!(self, free => {
             let ((queued, processing), delayed) = (free.count_active(), free.records.lock().delayed());

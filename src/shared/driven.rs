@@ -1,9 +1,7 @@
 //! The one reference (`tests/reference/`) with a driver thread and with getters that expire delays beside it.
 //!
-//! From outside of the crate a test sees delays expire in `turn` alone: the real clock moves by itself, and by a given one getters expire
-//! nothing. Here the clock is given, and yet counts as real ([`Clock::mock_for_getters`]), and the test makes the steps of the driver
-//! thread itself. So both are steps of a life like any other, with any number of shards, and a debug build checks at each lock that what
-//! others read of the shard is published.
+//! Other tests see delays expire in `turn` alone, because the real clock moves by itself, and getters expire nothing by a given one. Here
+//! the clock is given and yet counts as real ([`Clock::mock_for_getters`]), and the test makes the steps of the driver thread itself.
 
 use super::Shared;
 use crate::machine::Expired;
@@ -17,7 +15,7 @@ use std::cell::RefCell;
 
 thread_local!(static EXPIRED: RefCell<Vec<ByGetter>> = const { RefCell::new(Vec::new()) });
 
-/// A getter of this thread has expired delays. `handed_out`: the number of hand-outs of the shard so far.
+/// A getter of this thread has expired delays, when the shard had made so many hand-outs.
 pub(super) fn note(shard: usize, handed_out: u64, turn: &Expired) {
     let count = turn.by_answer.iter().sum::<usize>() + turn.rests;
     let by_getter = ByGetter { shard, handed_out, count, has_more: turn.has_more };
@@ -34,7 +32,6 @@ fn drive(queue: &WorkQueue<Key>) -> bool {
     let has_thread = matches!(queue.shared.hub().driver, DriverState::Running | DriverState::Parked { .. });
     if has_thread {
         let passes = || Shared::drive(&queue.shared, &Parker::new());
-        // The time stands still, and a life has some hundred keys.
         assert!((0..20).any(|_| !matches!(passes(), NextStep::Again)), "the driver does not come to rest");
     }
     has_thread
@@ -46,7 +43,7 @@ fn parked_until(queue: &WorkQueue<Key>) -> Option<u64> {
 
 const INSIDE: Inside = Inside { build, drive, parked_until, expired: || EXPIRED.take() };
 
-/// The seed of the first life, and how many there are: more in `ci/reference.sh`.
+/// The seed of the first life, and how many there are; `ci/reference.sh` runs more.
 #[test]
 fn getters_and_the_driver_expire_delays_as_the_reference_says() {
     let setting = |name| std::env::var(name).ok().and_then(|value| value.parse().ok());

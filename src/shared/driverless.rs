@@ -16,8 +16,8 @@ fn no_thread(_: &Arc<Shared<u32>>) -> std::io::Result<()> {
     Err(std::io::ErrorKind::WouldBlock.into())
 }
 
-/// A thread is parked when the start fails, or it comes later. The clock is given, so that no getter adds the key but in place of the
-/// driver. The thread adds the first key and, though it is parked meanwhile, one whose delay is set later and ends earlier.
+/// A thread that is parked when the start fails, or comes later, adds and gets the first key, and another one whose delay is set later and
+/// ends earlier. The clock is given, so no getter expires delays except in place of the driver.
 #[test]
 fn a_thread_that_waits_does_the_work_of_the_driver() {
     for (parks_before, is_idle_wait) in [(false, false), (false, true), (true, false), (true, true)] {
@@ -54,7 +54,7 @@ fn a_thread_that_waits_does_the_work_of_the_driver() {
     }
 }
 
-/// One of two threads takes a key and leaves. The other goes on with the work of the driver.
+/// One of two threads takes a key and leaves. The other goes on with the driver's work.
 #[test]
 fn each_thread_that_waits_does_the_work() {
     let (clock, time) = Clock::mock();
@@ -72,7 +72,7 @@ fn each_thread_that_waits_does_the_work() {
     });
 }
 
-/// An observer panics in the step of a thread, which goes on: it gets its key, and the next getter the next.
+/// A thread in whose step an observer panics gets its key nevertheless, and the next getter the next.
 #[test]
 fn an_observer_that_panics_ends_no_wait() {
     struct Panics;
@@ -119,7 +119,7 @@ fn a_thread_that_waits_starts_the_driver_when_that_is_possible_again() {
     });
 }
 
-/// A report is a part of the driver's work. A drain makes it, too.
+/// A drain makes the reports, which are part of the driver's work.
 #[test]
 #[cfg_attr(miri, ignore = "bounds by the clock how often a thread reports")]
 fn a_drain_reports_in_place_of_the_driver() {

@@ -1,8 +1,8 @@
-//! The ends of many processings: what [`Batch`](crate::Batch) does. In a queue with one shard, one critical section ends some of them.
+//! The ends of many processings, which is what [`Batch`](crate::Batch) does. In a queue with one shard, one critical section ends some of
+//! them.
 //!
-//! The slots and buckets of these keys are prefetched before the lock, because a large batch has been out of the caches since it was handed
-//! out. In a queue with several shards each key ends by itself, because few keys of a batch are of the same shard, and to sort them takes
-//! longer than the locks. A lock-free queue has no section to share.
+//! Their slots and buckets are prefetched before the lock, because a large batch has left the caches since it was handed out. With several
+//! shards each key ends by itself, because sorting them by shard takes longer than the locks.
 
 use super::Shared;
 use super::hub::Flags;
@@ -18,9 +18,9 @@ const AT_ONCE: usize = model_const(if cfg!(test) { 4 } else { 32 }, 2);
 
 /// What is left to do after the lock.
 struct Ended<K> {
-    /// The keys that the queue has forgotten, if it makes a difference that they are dropped.
+    /// The keys that the queue has forgotten, if `K` needs a drop.
     gone: Vec<K>,
-    /// For the observer: how long each key was processing, and whether an add that had waited for a retry has taken effect.
+    /// For the observer: how long each key was processing, and whether an add that waited for a retry has taken effect.
     told: Vec<(MaybeNanos, bool)>,
     caught: Caught,
 }
@@ -46,7 +46,6 @@ impl<K> Shared<K> {
             } else {
                 ended.end_in(self.plain_section(held, None), items.by_ref().take(AT_ONCE), end);
             }
-            // The lock is free for about as long as it was held: while keys are dropped, and the next are prefetched.
             ended.drop_and_tell(self);
         }
         ended.caught.pass_on();

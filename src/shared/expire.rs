@@ -1,9 +1,8 @@
-//! Delays that expire in a critical section of a getter, and what the observer is told of those that have expired.
+//! Delays that expire in a critical section of a getter, and what the observer is told of expired delays.
 //!
-//! Under load a due key must not wait until the driver thread gets a core, so **a getter expires keys, too**: up to [`BY_GETTER`] in a
-//! section that it has anyway, if it measures, was woken or is about to park; and in an ordered queue from time to time. With a clock that
-//! is given it does not: such a clock stands still while the driver is late, so no key is late by it, and all keys come from one thread,
-//! as without load.
+//! Under load a due key would have to wait until the driver thread gets a core. So getters expire up to [`BY_GETTER`] keys in a section
+//! that they have anyway: when they measure, were woken or are about to park, and from time to time in an ordered queue. They do not if the
+//! clock is given, because such a clock stands still while the driver is late.
 
 use super::Shared;
 use super::section::Section;
@@ -15,12 +14,12 @@ use crate::sync::model_const;
 /// The number of keys that a getter expires in one critical section.
 pub(super) const BY_GETTER: usize = model_const(16, 2);
 
-/// A getter of an ordered queue reads the clock at one of this number of hand-outs of a shard: a reading takes as long as a hand-out.
+/// A getter of an ordered queue reads the clock at one of this many hand-outs of a shard, because a reading takes as long as a hand-out.
 pub(super) const READS: u64 = 16;
 
 impl<K> Section<'_, K> {
-    /// Ends the section of a getter that has looked for one key or some. If a key is due at the time that it has (`now`), or if the queue is
-    /// ordered and it is the turn of a reading, first adds some of the keys that are due in this shard.
+    /// Ends the section of a getter that has looked for keys. It first adds some of the keys that are due in this shard, if one is due at
+    /// the time `now` that the getter has read, or if it is time for a reading in an ordered queue.
     #[inline(always)]
     pub(super) fn end_as_getter(self, now: Option<u64>) {
         let is_due = match now {
@@ -34,14 +33,14 @@ impl<K> Section<'_, K> {
     #[inline(never)]
     fn expire_and_end(mut self) {
         let shared = self.shared;
-        // The time of a measurement may be a tenth of a microsecond early: it is read again (P8).
+        // A measured time may be early by a tenth of a microsecond, so the clock is read again (P8).
         let turn = self.expire_as_getter(&mut None);
         self.end();
         shared.tell_expired_as_getter(turn);
     }
 
-    /// Adds some of the keys that are due in this shard. `now`: the time, or where it is kept for the next shard. The caller calls
-    /// [`tell_expired_as_getter`](Shared::tell_expired_as_getter) after the lock.
+    /// Adds some of the keys that are due in this shard. `now` is the time, or where it is kept for the next shard. After the lock the
+    /// caller calls [`tell_expired_as_getter`](Shared::tell_expired_as_getter).
     pub(super) fn expire_as_getter(&mut self, now: &mut Option<u64>) -> Option<Expired> {
         let settings = &self.shared.settings;
         let expires = settings.driver == Driver::Thread && settings.clock.is_for_getters() && self.mode.is_open;
@@ -56,7 +55,7 @@ impl<K> Section<'_, K> {
 }
 
 impl<K> Shared<K> {
-    /// Calls the observer for the delays that expired. Returns their number.
+    /// Calls the observer for each expired delay. Returns their number.
     pub(super) fn tell_expired(&self, turn: &Expired) -> usize {
         self.tell(|observer| {
             for (added, count) in [Added::Queued, Added::Deferred, Added::Coalesced].into_iter().zip(turn.by_answer) {
@@ -66,7 +65,7 @@ impl<K> Shared<K> {
         turn.by_answer.iter().sum()
     }
 
-    /// The same by a getter: a panic of the observer must not keep a key from its holder, nor a wake-up from the next getter.
+    /// The same by a getter. A panic of the observer must not keep a key from its holder, or a wake-up from the next getter.
     pub(super) fn tell_expired_as_getter(&self, turn: Option<Expired>) {
         turn.into_iter().for_each(|turn| _ = self.contain(|| self.tell_expired(&turn)));
     }

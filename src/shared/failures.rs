@@ -1,14 +1,12 @@
-//! The number of failures of each key: kept by the user's limiter, or by the queue if the limiter would only count.
+//! The number of failures of each key, which the user's limiter keeps, or the queue if the limiter would only count.
 //!
-//! A limiter has a hash table of its own, so each retry and each success costs another look-up, in other cache lines: half of the time of a
-//! key that fails. The queue can keep the number next to the key's deadline. So if no other code uses the limiter, and its answer depends
-//! on the number of failures alone ([`RateLimiter::schedule`](crate::rate_limiter::RateLimiter::schedule)), the queue replaces it by its
-//! [`Schedule`](crate::rate_limiter::Schedule) and counts inline; then [`forget`](crate::rate_limiter::RateLimiter::forget) clears that
-//! number.
+//! A limiter has a hash table of its own, in which each retry and each success costs a look-up, while the queue can keep the number next to
+//! the key's deadline. If no other code uses the limiter, and its answer depends on the number of failures alone
+//! ([`RateLimiter::schedule`](crate::rate_limiter::RateLimiter::schedule)), the queue replaces it by its
+//! [`Schedule`](crate::rate_limiter::Schedule) and counts inline.
 //!
-//! Any other limiter is foreign code, and may panic. A panic must not cost a key its retry (P2): a key that is requeued by its holder
-//! is delayed by [`WITHOUT_LIMITER`](crate::options::WITHOUT_LIMITER) instead, and the queue counts the failure inline. So the number of
-//! retries is the sum of the limiter's number and the queue's.
+//! Any other limiter is foreign code. If it panics, the key must not lose its retry (P2): a key that its holder requeues is delayed by
+//! [`WITHOUT_LIMITER`](crate::options::WITHOUT_LIMITER), and the queue counts the failure. The number of retries is the sum of both counts.
 
 use super::Shared;
 use super::settings::Limiter;
@@ -25,14 +23,14 @@ impl<K: Hash + Eq> Shared<K> {
     where
         Q: Hash + Equivalent<K> + ToOwned<Owned: Into<K>> + ?Sized,
     {
-        // Dropped at the end: its drop may panic.
+        // Dropped at the end, because its drop may panic.
         let _removed = self.clear_failures(key);
         if let Limiter::External(limiter) = &self.settings.limiter {
             limiter.forget(&key.to_owned().into());
         }
     }
 
-    /// Forgets the failures that the queue has counted. Returns the key if it is out of the queue.
+    /// Forgets the failures that the queue has counted. Returns the key if it has left the queue.
     fn clear_failures<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> Option<K> {
         let (hash, mut hand) = (self.hash(key), None);
         if_free!(self, free => {
@@ -62,7 +60,7 @@ impl<K: Hash + Eq> Shared<K> {
 }
 
 impl<K> Shared<K> {
-    /// The options, with the delay that an external limiter chooses. (An inline one chooses it under the lock.)
+    /// The options with the delay that an external limiter chooses. (An inline one chooses it under the lock.)
     #[inline]
     pub(crate) fn limited(&self, key: &K, mut options: AddOptions) -> AddOptions {
         if let (true, Limiter::External(limiter)) =
@@ -80,12 +78,12 @@ impl<K> Shared<K> {
         self.limited(key, options)
     }
 
-    /// The limiter does not count a failure of this key now.
+    /// Whether the limiter would not count a failure of this key now.
     pub(crate) fn has_delay_left(&self, key: &K) -> bool {
         matches!(&self.settings.limiter, Limiter::External(limiter) if limiter.has_delay_left(key))
     }
 
-    /// Like [`limited_held`](Self::limited_held), for the end of a hand-out, which passes the limiter's panic on after it.
+    /// Like [`limited_held`](Self::limited_held), for the end of a hand-out, after which the limiter's panic is passed on.
     #[inline]
     pub(crate) fn try_limited_held(&self, key: &K, options: &mut AddOptions) -> Caught {
         match &self.settings.limiter {
@@ -98,7 +96,7 @@ impl<K> Shared<K> {
         }
     }
 
-    /// The limiter is foreign code.
+    /// Whether the limiter is foreign code.
     #[inline]
     pub(crate) fn has_external_limiter(&self) -> bool {
         matches!(self.settings.limiter, Limiter::External(_))
@@ -117,8 +115,8 @@ impl<K> Shared<K> {
     pub(crate) fn num_requeues_held(&self, claimed: &Claimed<K>) -> usize {
         let Limiter::External(limiter) = &self.settings.limiter else { return self.failures_held(claimed) };
         let external = limiter.num_requeues(claimed.key());
-        // Read without the lock: with an external limiter, only holders of the key count failures here, and each does so before the next
-        // holder gets the key. (A `forget` on another thread may clear them at any time.)
+        // Read without the lock, because with an external limiter only holders of the key count failures here, each before the next one
+        // gets the key.
         if claimed.has_failed() { external.saturating_add(self.failures_held(claimed)) } else { external }
     }
 
@@ -128,7 +126,7 @@ impl<K> Shared<K> {
         self.home(claimed).lock().failures_held(claimed) as usize
     }
 
-    /// Has an external limiter forget a key. For the holder of the key: it calls `done`, and then passes the limiter's panic on.
+    /// Has an external limiter forget a key, for the holder, who then calls `done` and passes the limiter's panic on.
     #[inline]
     pub(crate) fn limiter_forget(&self, key: &K) -> Caught {
         match &self.settings.limiter {

@@ -567,7 +567,7 @@ impl<K> Shared<K> {
             }
             // An add that is on its way may still take effect: then the getter comes back.
             let is_shut_down = self.is_shutting_down();
-            let is_over = is_shut_down && free.is_line_empty() && free.conclude(settled);
+            let is_over = is_shut_down && free.conclude(settled);
             let found = if is_over { Some(Wait::ShutDown) } else { None };
             if is_shut_down && !is_over {
                 give_way();

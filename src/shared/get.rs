@@ -17,32 +17,31 @@ use std::time::Instant;
 
 /// The number of keys that one critical section of `get_many` takes.
 const TAKEN_AT_ONCE: usize = model_const(256, 2);
-/// The same with a limit: a key that fills its group may move up to 256 levels of it.
+/// The same with a limit, where a key that fills its group may have to be moved in up to 256 levels.
 const TAKEN_AT_ONCE_OF_LIMITED: usize = model_const(16, 2);
-/// This many such sections follow each other closely. Then the call waits until a thread that needs the lock will have seen it free, which
-/// takes as long as some sections.
+/// After this many sections in a row the call pauses, for as long as some sections take, so that a thread that needs the lock sees it free.
 const IN_A_ROW: usize = 8;
 
 /// What a getter has found in its visits.
 pub(super) struct Visited<K> {
-    /// A key; or each shard was empty, and the queue is shut down. `None`: no shard had a key.
+    /// A key, or that the queue is shut down and each shard was empty. `None`: no shard had a key.
     pub(super) found: Option<Wait<K>>,
-    /// A shard was busy, so the getter has not looked into it.
+    /// Whether a shard was busy, so that the getter has not looked into it.
     pub(super) passed_by: bool,
-    /// If no key was found: the number of hand-outs so far, of the shards that were visited.
+    /// If no key was found, the number of hand-outs so far of the shards that were visited.
     pub(super) handed_out: u64,
 }
 
 /// Why a getter visits the shards.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Visit {
-    /// It returns if it finds no key, and must know that there is none.
+    /// It returns if it finds no key, so it must know that there is none.
     Last,
-    /// It goes back on the list if it finds no key, and looks again, or its time is up.
+    /// If it finds no key, it goes back on the list and looks again, or its time is up.
     Again,
     /// It parks if it finds no key.
     BeforePark,
-    /// The same, but nobody would wake it to come back to a shard that is busy. So it waits for each.
+    /// The same, but nobody would wake it to come back to a busy shard, so it waits for each.
     BeforeLongPark,
 }
 
@@ -60,12 +59,12 @@ enum Patience {
 pub(crate) enum Wait<K> {
     Item(Taken<K>),
     ShutDown,
-    /// The getter is on the list: it parks, and then calls [`resume`](Shared::resume) with the ticket.
+    /// The getter is on the list. It parks, and then calls [`resume`](Shared::resume) with the ticket.
     Park(Ticket),
-    /// The same, but it has passed by a busy shard. So it parks for [`BUSY`] at most. A task calls [`wake_later`](Shared::wake_later) and, if
-    /// nobody is there to wake it, [`wait_for_busy`](Shared::wait_for_busy).
+    /// The same, but it has passed by a busy shard and so parks for [`BUSY`] at most. A task calls [`wake_later`](Shared::wake_later) and,
+    /// if nobody can wake it, [`wait_for_busy`](Shared::wait_for_busy).
     ParkBriefly(Ticket),
-    /// No key, and the getter has asked to give up: it is off the list.
+    /// There was no key, and the getter, which has asked to give up, is off the list.
     GaveUp,
 }
 
@@ -102,7 +101,7 @@ impl<K> Shared<K> {
     // A function of its own, as in `add.rs`.
     #[inline(never)]
     fn take_from_chosen(this: &Arc<Self>) -> Option<Claimed<K>> {
-        // Asked before it takes a lock, too: with priorities, the thread chooses anew.
+        // Asked before a lock is taken, too, because with priorities the thread chooses anew.
         if !this.flags().has(Flags::HAND_OUT) {
             if let Some(claimed) = this.take_nearby() {
                 return Some(claimed);
@@ -112,7 +111,7 @@ impl<K> Shared<K> {
         Some(Self::hand_out(this, taken))
     }
 
-    /// After [`try_take`](Self::try_take) has found no key: tries once more, and returns the reason if there is none.
+    /// After [`try_take`](Self::try_take) has found no key: tries once more, and returns why there is none.
     #[cold]
     pub(crate) fn try_get_slow(this: &Arc<Self>) -> Result<Claimed<K>, TryGetError> {
         match this.visit_all(Visit::Last).found {
@@ -125,10 +124,9 @@ impl<K> Shared<K> {
         }
     }
 
-    /// Visits each shard under its lock until one has a key, and takes the key. It waits for a lock that is held only if no other shard has
-    /// a key, and then passes by a shard that is busy. In its last visit a getter waits for a busy shard that has keys. If the queue is
-    /// shut down, or nobody would wake the getter, it waits for all busy shards. A getter that was woken or is about to park first adds keys
-    /// that are due.
+    /// Visits each shard under its lock until one has a key, and takes that key. A shard whose lock is held comes after the others, and is
+    /// passed by if it is busy, unless the getter must know what is there: in its last visit if the shard has keys or the queue is shut
+    /// down, and in any if nobody would wake it. A getter that was woken or is about to park first adds keys that are due.
     fn visit_all(&self, visit: Visit) -> Visited<K> {
         if_free!(self, free => self.free_visit(free, visit));
         let (mut is_shut_down, mut passed_by, mut handed_out) = (true, Busy::default(), 0);
@@ -161,7 +159,7 @@ impl<K> Shared<K> {
                     let (found, passed_by) = (Some(Wait::Item(taken)), !passed_by.is_empty());
                     return Visited { found, passed_by, handed_out: 0 };
                 }
-                // Keys of full groups are still to be handed out.
+                // Keys of full groups will still be handed out.
                 is_shut_down &= !mode.is_open && section.len() == 0;
                 handed_out += section.counts.handed_out;
                 if matches!(visit, Visit::BeforePark | Visit::BeforeLongPark) {
@@ -175,7 +173,7 @@ impl<K> Shared<K> {
         Visited { found: (is_shut_down && !passed_by).then_some(Wait::ShutDown), passed_by, handed_out }
     }
 
-    /// Takes up to `max` keys, as many as are queued.
+    /// Takes up to `max` of the queued keys.
     pub(crate) fn take_many(&self, max: usize, mut each: impl FnMut(Taken<K>)) {
         if_free!(self, free => {
             (0..max).map_while(|_| free.take()).for_each(|node| each(self.free_taken(free, node)));
@@ -248,14 +246,14 @@ impl<K> Shared<K> {
         this.visit_listed(ticket, is_thread, Visit::BeforePark)
     }
 
-    /// A task has passed by a busy shard, and nobody is there to wake it later: it waits for the shard here. The answer is not
-    /// [`ParkBriefly`](Wait::ParkBriefly), as it has looked into each shard (W5).
+    /// For a task that has passed by a busy shard, and that nobody can wake later: it waits for the shard here. The answer is never
+    /// [`ParkBriefly`](Wait::ParkBriefly), because it looks into each shard (W5).
     #[cold]
     pub(crate) fn wait_for_busy(this: &Arc<Self>, task: Ticket) -> Wait<K> {
         this.visit_listed(task, false, Visit::BeforeLongPark)
     }
 
-    /// Visits the shards for a getter that is on the list, or was woken meanwhile. If it need not park, takes it off the list (W1).
+    /// Visits the shards for a getter that is on the list or has been woken meanwhile, and takes it off the list if it need not park (W1).
     fn visit_listed(&self, ticket: Ticket, is_thread: bool, visit: Visit) -> Wait<K> {
         let visited = self.visit_all(visit);
         let Some(wait) = visited.found else {
@@ -270,7 +268,7 @@ impl<K> Shared<K> {
         wait
     }
 
-    /// After the end of a park: takes a key, goes back on the list, or gives up. Then wakes the next getter if keys are left (W2).
+    /// After a park: takes a key, goes back on the list, or gives up. Then wakes the next getter if keys are left (W2).
     pub(crate) fn resume(this: &Arc<Self>, ticket: Ticket, waiter: Waiter, give_up: bool) -> Wait<K> {
         let is_thread = waiter.is_thread();
         let was_woken = this.arrive(ticket, is_thread);
@@ -292,11 +290,11 @@ impl<K> Shared<K> {
         wait
     }
 
-    /// Keys may be queued, and no getter was woken for them: wakes some, at most this number (W2). Not for a thread that holds a shard.
+    /// Wakes at most this many getters for keys that were queued without a wake-up (W2). The calling thread holds no shard.
     pub(crate) fn wake_getters(&self, at_most: usize) {
         #[cfg(feature = "lock-free")]
         self.free().into_iter().for_each(|_| crate::free::fence_after_rmw()); // F10, of the pushes of `add_all`
-        // The flags of this thread's past critical sections: a getter that has not set its flag before them finds their keys by itself.
+        // The flag is as new as this thread's last critical sections, and a getter that sets it later finds their keys by itself.
         if !self.flags().has(Flags::GETTERS) {
             return;
         }
@@ -308,22 +306,22 @@ impl<K> Shared<K> {
         }
     }
 
-    /// A future is dropped without having taken a key (W3).
+    /// For a future that is dropped without having taken a key (W3).
     pub(crate) fn leave_getters(&self, ticket: Ticket) {
         if self.arrive(ticket, false) {
             self.wake_getters(1);
         }
     }
 
-    /// Takes a getter that runs again off the list. Returns whether it was woken, and has not looked into each shard since: then calls that
-    /// queued keys have relied on it, and after it has taken a key or given up, it wakes the next getter, if keys are left (W2, W3).
+    /// Takes a getter that runs again off the list. Returns whether calls that queued keys have relied on it, because it was woken and has
+    /// not looked into each shard since. If so, it wakes the next getter after it has taken a key or given up, if keys are left (W2, W3).
     fn arrive(&self, ticket: Ticket, is_thread: bool) -> bool {
         let (listed, is_relied_on) = self.hub().getters.arrive(ticket, is_thread);
         self.discard(listed); // after the lock (W4)
         is_relied_on
     }
 
-    /// Drops a waiter that need not be woken. Not under the lock (W4).
+    /// Drops a waiter that need not be woken, without the lock (W4).
     #[inline]
     pub(super) fn discard(&self, waiter: Option<Waiter>) {
         if let Some(waiter @ Waiter::Task(_)) = waiter {

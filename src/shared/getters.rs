@@ -1,46 +1,35 @@
-//! Getters that wait, and which of them a queued key wakes.
+//! Getters that wait, and which of them a queued key wakes. The rules W1 to W5 are in `INVARIANTS.md`.
 //!
-//! * **W1** (I6) A getter goes on the list, and after that visits each shard under its lock; it parks only if each was empty.
-//! * **W2** While a key is queued and a getter sleeps, a woken getter is on its way, or the call that queued the key still owes a wake-up
-//!   (`add_all` pays it at its end). A getter *sleeps* if it is on the list, and visited the key's shard before the key was queued. So a
-//!   push wakes one getter. A getter that arrives wakes the next one while keys are left in any shard.
-//! * **W3** If a woken getter leaves without a key (time-out, dropped future), it wakes the next one in its place. If it has passed by a
-//!   busy shard, it goes back on the list, and still counts as woken when it arrives again: the key may be in that shard.
-//! * **W5** A task that has passed by a busy shard is woken at most [`BUSY`] later. Before its poll returns, it is in `passed_by`; or, if
-//!   no driver can be started to wake it, it has waited for the shard, and looked into it as W1 says. `wake_at` is set while
-//!   tasks are in `passed_by`. While it is set, the driver starts, runs, or is parked no longer than until then. (A thread parks for that
-//!   time by itself.)
-//! * **W4** Under a lock no thread or task is woken, no waker cloned or dropped, no key dropped, no observer called (P17). `Eq` and
-//!   `Equivalent` of keys, the function of `Clock::from_fn` and, in `take_delayed`, `take_where`, `stop`, `processing_keys`, `delayed_keys`
-//!   and `groups`, `K::clone` are the foreign code that runs there.
+//! A getter goes on the list, then visits each shard under its lock, and parks only if all were empty (W1). [`hub`](super::hub) says why it
+//! misses no key.
 //!
-//! Threads that were woken are counted until they arrive (`waking`). While one is on its way, a push wakes no other getter, unless
-//! the queue grows long or the woken thread is overdue: a burst of adds costs one wake-up, not one each, and workers that are not
-//! needed stay parked. The getter that arrives makes up for it: it leaves the count first, then takes a key, and then reads the lengths
-//! of all shards. A push that found it in the count comes before, under the hub's lock, so the getter sees its key.
+//! **A push wakes one getter, unless one is on its way** (W2). Threads that were woken are counted in `waking` until they arrive. While one
+//! is on its way, a push wakes no other, so a burst of adds costs one wake-up. The getter makes up for this when it arrives: it leaves the
+//! count, takes a key, and then wakes the next getter if any shard has keys left. A push that found it in the count came before that, under
+//! the hub's lock, so its key is seen. A getter that leaves without a key also wakes the next one (W3).
 //!
-//! A woken thread always arrives, as it is inside our `get`; but it may have to wait for a core, or run a signal handler. So a push that
-//! comes [`OVERDUE`](crate::sync::OVERDUE) after the last wake-up wakes the next getter. A *task* may be polled late, so it is not
-//! counted, and the next push wakes the next waiter.
+//! **A woken getter may be late.** A thread always arrives, because it is inside our `get`, but it may have to wait for a core. So a push
+//! wakes another getter if the queue has grown long, or if the last wake-up was [`OVERDUE`](crate::sync::OVERDUE) ago. A task may be polled
+//! late, so it is not counted, and the next push wakes the next waiter.
 //!
-//! The driver takes the tasks of W5 off the list as a push does. So they count as woken: if they find no key, they go back to their places,
-//! and if they are dropped, they wake the next getter if keys are queued (W3). That is more than is needed, and does no harm.
+//! **A busy shard is passed by**, although the key may be there. A woken getter that has done so goes back on the list and still counts as
+//! woken when it arrives again. A thread parks for [`BUSY`] at most. A task is woken by the driver, which knows of it by `passed_by` and
+//! `wake_at` before the poll returns, or waits for the shard in its poll if no driver can be started (W5).
 
 use crate::sync::{model_const, now, overdue};
 use crate::wait::{Ticket, WaitList, Waiter, WakeList};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-/// How long a getter waits before it visits a shard again that was busy for longer than a critical section takes. (In the models no time
-/// passes, so there it is over at once.)
+/// How long a getter waits before it visits a busy shard again. (In the models no time passes, so there it is over at once.)
 pub(super) const BUSY: Duration = Duration::from_micros(model_const(100, 0) as u64);
 
-/// While woken threads have not arrived, one more thread is woken for each 64 queued keys: a woken thread that the system does not run
-/// must not stall the others.
+/// While woken threads have not arrived, one more thread is woken for each 64 queued keys, so that one that the system does not run cannot
+/// stall the others.
 const PER_WAKE: usize = model_const(64, 2);
 
-/// Keys come fast if a thread parks again after this number of hand-outs at least, and a key has taken less than this time on average: much
-/// less than a park and a wake-up.
+/// Keys come fast if at least this many were handed out since a thread last parked, in less than this time each on average, which is much
+/// less than a park and a wake-up take.
 const MANY: u64 = 8;
 const FAST: Duration = Duration::from_micros(2);
 
@@ -50,28 +39,27 @@ pub(super) struct Getters {
     pub(super) waiters: WaitList,
     /// The number of threads that were taken off the list to be woken, and have not arrived since.
     waking: usize,
-    /// When the last of them was woken. (`None` at first: no clock is read where the standard library has none, and no threads.)
+    /// When the last of them was woken. (At first `None`, so that no clock is read on platforms without one.)
     pub(super) woken_at: Option<Instant>,
-    /// When a thread has last found no key, and the number of hand-outs at that time.
+    /// When a thread last found no key, and the number of hand-outs at that time.
     pub(super) last_park: Option<(Instant, u64)>,
-    /// Many keys were handed out between the last two times that a thread has found none, and in a short time. Then a thread that finds no key
-    /// yields before it goes on the list. If it shares a CPU with the producer, parking after every few keys costs most of the time (335 ns
-    /// a key, and 33 if it yields). If keys come more slowly, it does not yield, because the scheduler may let a thread that has yielded wait
-    /// longer, until it goes on (100 µs and more) and at its next wake-up (35 µs instead of 4).
+    /// Whether many keys were handed out in a short time between the last two times that a thread found none. If so, such a thread yields
+    /// before it goes on the list, because parking after every few keys costs most of the time if it shares a CPU with the producer.
+    /// Otherwise yielding would only make it wait longer.
     pub(super) keys_come_fast: bool,
-    /// Getters that were woken and are on the list again, as they have passed by a busy shard: a call that queued a key still relies on
+    /// Getters that were woken and are on the list again because they have passed by a busy shard. Calls that queued keys still rely on
     /// them.
     owing: BTreeSet<Ticket>,
-    /// Tasks that have passed by a busy shard, and that the driver wakes at `wake_at` (W5). Some may have been taken off the list since, to
-    /// be woken. One that arrives leaves this set, too: so each is in here once at most, and none that was dropped.
+    /// Tasks that have passed by a busy shard, for the driver to wake at `wake_at` (W5). Some may have been woken since. A task that
+    /// arrives leaves this set, so each is here at most once, and none that was dropped.
     passed_by: BTreeSet<Ticket>,
-    /// If it is set, the driver knows of it, or will see it before it parks.
+    /// Once it is set, the driver knows of it or will see it before it parks.
     pub(super) wake_at: Option<Instant>,
 }
 
 impl Getters {
-    /// Puts a getter that was woken in vain back to its position (W1). `owing`: it has passed by a busy shard, and still counts as woken when
-    /// it arrives again.
+    /// Puts a getter that was woken in vain back to its position (W1). If it has passed by a busy shard (`owing`), it still counts as woken
+    /// when it arrives again.
     pub(super) fn put_back(&mut self, ticket: Ticket, waiter: Waiter, owing: bool) {
         self.waiters.put_back(ticket, waiter);
         if owing {
@@ -79,8 +67,8 @@ impl Getters {
         }
     }
 
-    /// Takes a getter that runs again, or stops waiting, off the list. Returns its waiter, unless it was taken off before, to be woken; and
-    /// whether a call that queued a key relies on it.
+    /// Takes a getter that runs again, or stops waiting, off the list. Returns its waiter, unless that was taken off before to be woken,
+    /// and whether a call that queued a key relies on it.
     pub(super) fn arrive(&mut self, ticket: Ticket, is_thread: bool) -> (Option<Waiter>, bool) {
         let listed = self.waiters.remove(ticket);
         if listed.is_none() && is_thread {
@@ -92,13 +80,13 @@ impl Getters {
         (listed, is_relied_on)
     }
 
-    /// The driver is to wake this task, which is on the list, or was taken off it to be woken.
+    /// Has the driver wake this task, which is on the list, or was taken off it to be woken.
     pub(super) fn wake_later(&mut self, task: Ticket) {
         self.passed_by.insert(task);
         self.wake_at.get_or_insert_with(|| now() + BUSY);
     }
 
-    /// There is no driver: the caller wakes the tasks, which then wait for the shard.
+    /// There is no driver, so the caller wakes the tasks, which then wait for the shard.
     pub(super) fn forget_passed_by(&mut self) {
         (self.passed_by, self.wake_at) = (BTreeSet::new(), None);
     }
@@ -109,7 +97,7 @@ impl Getters {
             return BTreeSet::new();
         }
         let tasks = std::mem::take(&mut self.passed_by);
-        // If they pass by again, as is likely, they need not wake the driver. If no task does, this is the last time.
+        // Tasks that pass by again, as is likely, need not wake the driver. If none does, this is the last time.
         self.wake_at = (!tasks.is_empty()).then(|| now() + BUSY);
         tasks
     }
@@ -121,7 +109,7 @@ impl Getters {
         waiter
     }
 
-    /// The getter to wake for a key, if one is to be woken. `queued`: the number of queued keys.
+    /// The getter to wake for a key, if any, when so many keys are queued.
     pub(super) fn next(&mut self, queued: usize) -> Option<Waiter> {
         let enough_are_coming = queued <= self.waking * PER_WAKE && !self.woken_at.is_some_and(overdue);
         if queued == 0 || enough_are_coming {
@@ -135,12 +123,12 @@ impl Getters {
         Some(waiter)
     }
 
-    /// A thread is on the list, has found no key, and is about to park. `handed_out`: the number of hand-outs so far. What this says of the
-    /// time since the last such park is the estimate for the time until the next.
+    /// A thread on the list has found no key, after so many hand-outs, and is about to park. The time since the last such park is the
+    /// estimate for the time until the next.
     pub(super) fn note_park(&mut self, at: Instant, handed_out: u64) {
         let before = self.last_park.replace((at, handed_out));
         self.keys_come_fast = before.is_some_and(|(last, before)| {
-            // Another thread may have written a later number. And a shard that was passed by is not in the number.
+            // Another thread may have written a later number, and shards that were passed by are not in it.
             let keys = handed_out.saturating_sub(before);
             keys >= MANY
                 && at.saturating_duration_since(last) < FAST.saturating_mul(keys.try_into().unwrap_or(u32::MAX))

@@ -1,5 +1,5 @@
-//! What all shards of a queue share and rarely use: the getters that wait, the life cycle and the driver, under a lock of its own; and the
-//! flags, from which a verb knows whether it owes something, and a call whether it has to look there.
+//! What all shards of a queue share and rarely use, under a lock of its own, and the flags that tell hot calls whether they have to look
+//! there.
 //!
 //! ```text
 //!  hot call:  lock a shard ─ read the flags ─ verb ─ owes nothing ─ unlock                  (nobody waits)
@@ -8,12 +8,12 @@
 //!  getter:    lock the hub: go on the list, which sets the flag ─ unlock ─ visit each shard under its lock ─ no key: park
 //! ```
 //!
-//! **Why no wake-up is lost.** A thread that waits sets the flag *first*, and *then* visits the shards, each under its lock. A call that
-//! queues a key reads the flags *inside* its critical section. The lock of this shard orders the two: if the visit comes later, it finds
-//! the key; if the call comes later, it finds the flag. So the hot calls need no fence, and write nothing that shards share.
+//! **Why no wake-up is lost.** A thread that waits sets the flag first, and then visits the shards, each under its lock. A call that queues
+//! a key reads the flags inside its critical section. If the visit comes later, it finds the key, and if the call comes later, it finds the
+//! flag. Hot calls need no fence for this, and write nothing that shards share.
 //!
-//! **Lock order.** A thread that holds a shard may lock the hub, and never the other way round. A thread holds one shard at a time. A
-//! thread that holds the hub may lock the counts of workers, and never the other way round.
+//! **Lock order.** A thread holds at most one shard, and may then lock the hub. While it holds the hub, it may lock the counts of workers.
+//! It never locks in the other order.
 
 use super::getters::Getters;
 use super::waiters::{DirtyWaiters, LifeCycle};
@@ -31,13 +31,13 @@ pub(super) struct Hub {
     pub(super) life_cycle: LifeCycle,
     pub(super) dirty_waiters: DirtyWaiters,
     pub(super) driver: DriverState,
-    /// The number of deadlines that calls have told the hub of: see [`driver`](super::driver).
+    /// How many deadlines calls have told the hub of: see [`driver`](super::driver).
     pub(super) deadlines_told: u64,
     pub(super) counts: RareCounts,
     pub(super) runs: RunCounters,
 }
 
-/// What [`Stats`](crate::Stats) counts, and no shard.
+/// What [`Stats`](crate::Stats) counts outside of the shards.
 #[derive(Default)]
 pub(super) struct RareCounts {
     pub(super) panics: u64,
@@ -45,7 +45,7 @@ pub(super) struct RareCounts {
     pub(super) driver_failures: u64,
 }
 
-/// Conditions that send a hot call to its slow path, as bits. They hold for few queues, or only from time to time.
+/// Conditions that send a hot call to its slow path, as bits. Most queues have none of them, or only from time to time.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Flags(pub(super) u8);
 
@@ -55,7 +55,7 @@ impl Flags {
     pub(super) const MEASURED: Self = Self(1);
     /// The queue has an observer.
     pub(super) const OBSERVED: Self = Self(1 << 1);
-    /// There is no driver thread, and the next call that adds, gets or waits starts one.
+    /// There is no driver thread, so the next call that adds, gets or waits starts one.
     pub(super) const NO_DRIVER: Self = Self(1 << 2);
     /// Adds are refused. Never cleared.
     pub(super) const SHUT_DOWN: Self = Self(1 << 3);
@@ -63,11 +63,11 @@ impl Flags {
     pub(super) const GETTERS: Self = Self(1 << 4);
     /// Threads or tasks wait in a drain or in an idle wait.
     pub(super) const DRAINERS: Self = Self(1 << 5);
-    /// Keys have priorities or groups: a shard may have an order other than a line (O1). Never cleared.
+    /// Keys have priorities or groups, so that a shard may have an order other than a line (O1). Never cleared.
     pub(super) const ORDERED: Self = Self(1 << 6);
     /// Groups may be full.
     pub(super) const LIMITED: Self = Self(1 << 7);
-    /// In a queue whose keys have no groups: it has the lock-free engine. Never cleared.
+    /// The lock-free engine, in a queue whose keys have no groups. Never cleared.
     #[cfg(feature = "lock-free")]
     pub(super) const FREE: Self = Self::LIMITED;
 
@@ -99,7 +99,7 @@ pub(super) struct HubGuard<'s> {
     lock: &'s Mutex<Hub>,
     flags: &'s AtomicU8,
     hub: Option<MutexGuard<'s, Hub>>,
-    /// To be woken. Only for callers that hold no shard: others owe the wake-ups to the end of the shard's critical section (W4).
+    /// To be woken. A caller that holds a shard leaves this empty, and owes the wake-ups to the end of its critical section (W4).
     pub(super) wakes: WakeList,
 }
 
@@ -119,19 +119,19 @@ impl<'s> HubGuard<'s> {
 }
 
 impl HubGuard<'_> {
-    /// There is a new earliest deadline, or a report or a task to come. Returns whom the caller wakes.
+    /// There is a new earliest deadline, or a report or a task to come. Returns whom the caller must wake.
     pub(super) fn call_driver(&mut self, at: u64) -> WakeList {
         let mut wakes = WakeList::default();
         wakes.extend(self.driver.wake_for(at));
         if matches!(self.driver, DriverState::Absent) && at < NEVER {
             self.driver = DriverState::Missing { retry_at: now() };
-            // The calling thread sees the flag after the lock. A getter that goes on the list later sees it too.
+            // The calling thread sees the flag after the lock, and so does a getter that goes on the list later.
             self.set(Flags::NO_DRIVER, true);
         }
         wakes
     }
 
-    /// The driver could not be started. Wakes the threads that count on it, and the tasks that rely on it (W5).
+    /// The driver could not be started: wakes the threads that count on it, and the tasks that rely on it (W5).
     pub(super) fn call_those_who_wait(&mut self) {
         let threads = self.getters.waiters.unparkers().chain(self.life_cycle.drainers.unparkers());
         let threads: Vec<_> = threads.map(Waiter::Thread).collect();

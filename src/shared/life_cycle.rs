@@ -7,15 +7,15 @@ use crate::wait::{Ticket, WaitList, leave, poll_on};
 use std::task::Waker;
 
 impl<K> Shared<K> {
-    /// Refuses adds from here on; a getter that finds no queued key learns that the queue is shut down (P6, I7). Releases drains (P7).
+    /// Refuses adds from now on, so that a getter that finds no queued key learns of the shut-down (P6, I7), and releases drains (P7).
     pub(crate) fn shut_down(&self) {
         self.close(true);
     }
 
     /// Wakes all getters, the driver, the tasks that wait for the shut-down and, if it `releases` them, all drains and idle waits.
     ///
-    /// Then enters each shard once: after this, every critical section sees that adds are refused (I7). Delays no longer count, so an idle
-    /// wait may be over: wakes waiters of a shard that has no queued or processing keys.
+    /// Then enters each shard once, so that every later critical section sees that adds are refused (I7). Delays no longer count from here
+    /// on, so an idle wait may be over: this wakes the waiters of a shard that has no queued or processing keys.
     pub(super) fn close(&self, releases: bool) -> u64 {
         let mut hub = self.hub();
         hub.set(Flags::SHUT_DOWN, true);
@@ -44,12 +44,12 @@ impl<K> Shared<K> {
         released
     }
 
-    /// Whether the queue is shutting down. If not, puts the task on the list, for the shut-down to wake it, and sets `ticket`.
+    /// Whether the queue is shutting down. If not, puts the task on the list of those that the shut-down wakes, and sets `ticket`.
     pub(crate) fn poll_shutting_down(&self, ticket: &mut Option<Ticket>, waker: &Waker) -> bool {
         poll_on(&self.hub, shut_down_waiters, ticket, waker, |_| self.is_shutting_down())
     }
 
-    /// A task stops waiting for the shut-down.
+    /// For a task that no longer waits for the shut-down.
     pub(crate) fn leave_shut_down_waiters(&self, ticket: Option<Ticket>) {
         leave(&self.hub, shut_down_waiters, ticket);
     }

@@ -13,15 +13,15 @@ pub(super) struct Locked<K> {
     pub(super) index: usize,
     machine: CachePadded<Mutex<Machine<K>>>,
     published: CachePadded<Published>,
-    /// Where the table's buckets are, and how many, for `add_with`. May be out of date. Written under the lock, and rarely.
+    /// Where the table's buckets are, and how many, for `add_with`. Written under the lock, and may be out of date.
     buckets: CachePadded<(AtomicUsize, AtomicUsize)>,
     /// The number of critical sections so far.
     #[cfg(keyqueue_steps)]
     steps: std::sync::atomic::AtomicU64,
-    /// The number of times that the lock was taken, or tried without waiting.
+    /// How often the lock was taken, or tried without waiting.
     #[cfg(all(test, not(loom)))]
     pub(super) looks: AtomicUsize,
-    /// If not 0, a getter that does not wait finds the lock held, but at every look whose number this divides.
+    /// If not 0, a getter that does not wait finds the lock held at all looks except those whose number this divides.
     #[cfg(all(test, not(loom)))]
     pub(super) held_unless: AtomicUsize,
 }
@@ -34,7 +34,7 @@ pub(super) struct Held<'l, K> {
 }
 
 impl<K> Held<'_, K> {
-    /// The machine, for what neither is published nor owes anything: the times of keys, and marks of them.
+    /// The machine, for what is not published and owes nothing: the times of keys, and marks of them.
     #[inline(always)]
     pub(super) fn marks(&mut self) -> &mut Machine<K> {
         &mut self.machine
@@ -72,15 +72,15 @@ impl Drop for OneShard {
     }
 }
 
-/// How many times getters pass by the oldest shard because another getter stays with it, before they join it. Counted apart, it is also how
-/// many times they pass by a shard because its lock is held, before one waits for it.
+/// How many times getters pass by the oldest shard because another getter stays with it, before they join that one. The same number,
+/// counted apart, applies to a shard whose lock is held, before a getter waits for it.
 pub(super) const PASSES: usize = 4;
 
-/// How many times getters pass by a lock after one has waited for it in vain. A wait takes as long as 100 hand-outs, and passes are as many
-/// as stays of 64 keys: so waiting costs a third of a percent.
+/// How many times getters pass by a lock after one has waited for it in vain. There are so many because a wait takes as long as 100
+/// hand-outs, and a pass goes with a stay of 64 keys: all waits together cost a third of a percent.
 pub(super) const PASSES_IF_STOPPED: usize = 512;
 
-/// The shards whose locks a getter has found held, as bits: it passes by them (P21).
+/// The shards whose locks a getter has found held, as bits. It passes by them (P21).
 #[derive(Default)]
 pub(super) struct Busy(u64);
 
@@ -109,25 +109,24 @@ struct Published {
     len: AtomicUsize,
     /// In a queue with groups: the number of all queued keys.
     total: AtomicUsize,
-    /// In a queue with several shards, the [`Front`] of the shard as a number: the priority of the first key, and a time before its push. In
-    /// an empty shard, a time before the next push.
+    /// In a queue with several shards, the [`Front`] of the shard as a number. In an empty shard, a time before the next push.
     front: AtomicU64,
-    /// In a queue with priorities or groups: the number of hand-outs of getters that have chosen this shard.
+    /// In a queue with priorities or groups: how many keys were handed out to getters that have chosen this shard.
     handed_out: AtomicU64,
     /// 0, or one more than [`stay`](Locked::stay). Written without the lock.
     stay: AtomicUsize,
     /// How many more times getters pass by because the lock is held. Written without the lock.
     lock_passes: AtomicUsize,
-    /// The time until which the driver may park, as far as this shard is concerned. A call that sets an earlier deadline tells the hub.
+    /// Until when the driver may park, as far as this shard is concerned. A call that sets an earlier deadline tells the hub.
     driver_until: AtomicU64,
-    /// The levels of the queued keys, in a queue with priorities or groups, and a time before the push of the first of those that are of another
-    /// level than the front. At first NORMAL alone: a shard writes them before it has a key of another level.
+    /// In a queue with priorities or groups: the levels of the queued keys, and a time before the push of the first key that is of another
+    /// level than the front. At first NORMAL alone, because a shard writes them before it has a key of another level.
     levels: [AtomicU64; 4],
     lower: AtomicU64,
 }
 
-/// The priority of the first key of a shard, and a time before its push, as a number by which shards are compared: the less, the sooner.
-/// For the priority NORMAL, the time. The lowest two priorities count as one.
+/// The priority of the first key of a shard, and a time before its push, as one number: a lesser one comes sooner. With the priority NORMAL
+/// it is the time. The lowest two priorities count as one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Front(i64);
 
@@ -150,7 +149,7 @@ impl Front {
         -priority.max(-i8::MAX)
     }
 
-    /// The priority alone: the less, the sooner. 0 in a queue that is not ordered.
+    /// The priority alone, where a lesser number comes sooner. 0 in a queue that is not ordered.
     #[inline]
     pub(super) fn rank(self) -> i8 {
         (self.0 >> 56) as i8
@@ -201,7 +200,7 @@ impl<K> Locked<K> {
         Some(held)
     }
 
-    /// For a caller that may leave a key where it is, and calls [`number`](Self::number) when it takes one.
+    /// For a caller that may leave a key where it is. It calls [`number`](Self::number) when it takes one.
     #[inline]
     pub(super) fn try_lock_unnumbered(&self) -> Option<Held<'_, K>> {
         #[cfg(all(test, not(loom)))]
@@ -215,7 +214,7 @@ impl<K> Locked<K> {
         Some(self.held(self.machine.try_lock()?))
     }
 
-    /// The lock, for a caller that passes by a shard that is busy for longer than a critical section takes (P21).
+    /// The lock, unless the shard is busy for longer than a critical section takes (P21).
     #[inline]
     pub(super) fn lock_briefly(&self) -> Option<Held<'_, K>> {
         let held = self.lock_briefly_unnumbered()?;
@@ -238,8 +237,8 @@ impl<K> Locked<K> {
         self.machine.lock()
     }
 
-    /// Tries the lock, and leaves the critical section without a number. If the lock is held, the getter passes by: that is counted, and the
-    /// shard noted in `busy`. `waits`: the getter first waits as long as critical sections take.
+    /// Tries the lock, after a wait for as long as critical sections take if the getter `waits`. Leaves the section without a number. If
+    /// the lock is held, the getter passes by, which is counted and noted in `busy`.
     #[inline]
     pub(super) fn lock_to_take(&self, waits: bool, busy: &mut Busy) -> Option<Held<'_, K>> {
         if let Some(held) = if waits { self.lock_briefly_unnumbered() } else { self.try_lock_unnumbered() } {
@@ -259,8 +258,8 @@ impl<K> Locked<K> {
         Held { locked: self, machine, one: OneShard::begin() }
     }
 
-    /// In a debug build, at the end of each critical section: what it has changed is published. (Not under loom, which would try every order
-    /// of these loads.)
+    /// In a debug build, asserts at the end of each critical section that its changes are published. (Not under loom, which would try every
+    /// order of these loads.)
     #[inline(always)]
     pub(super) fn check(&self, machine: &Machine<K>) {
         if cfg!(loom) {
@@ -278,7 +277,7 @@ impl<K> Locked<K> {
         );
     }
 
-    /// Gives the critical section that begins its number, in a build for the stress run: see `src/steps.rs`.
+    /// Numbers the critical section that begins, in a build for the stress run: see `src/steps.rs`.
     #[inline(always)]
     pub(super) fn number(&self) {
         #[cfg(keyqueue_steps)]
@@ -297,7 +296,7 @@ impl<K> Locked<K> {
         self.published.total.load(Ordering::Relaxed) // Relaxed: see `len`
     }
 
-    /// Which keys are queued has changed.
+    /// Publishes how many keys are queued.
     #[inline(always)]
     pub(super) fn publish_len(&self, machine: &Machine<K>, mode: Mode) {
         if cfg!(loom) && !mode.is_ordered && self.len() == machine.ready(mode) {
@@ -309,7 +308,8 @@ impl<K> Locked<K> {
         }
     }
 
-    /// The same, in a queue with several shards, before that: the first key has a time. `takes`: keys may have been taken out.
+    /// In a queue with several shards, gives the first key a time and publishes the front, before [`publish_len`](Self::publish_len).
+    /// `takes`: keys may have been taken out.
     #[inline(always)]
     pub(super) fn publish_front(&self, machine: &mut Machine<K>, stamp: fn() -> u64, mode: Mode, takes: bool) {
         if cfg!(loom) {
@@ -332,7 +332,7 @@ impl<K> Locked<K> {
         }
     }
 
-    /// A getter that has chosen this shard takes a key. Under the lock.
+    /// Counts that a getter that has chosen this shard takes a key. Under the lock.
     #[inline]
     pub(super) fn count_hand_out(&self) {
         let count = &self.published.handed_out;
@@ -346,7 +346,7 @@ impl<K> Locked<K> {
         self.published.handed_out.load(Ordering::Relaxed) // Relaxed: a later number is as good
     }
 
-    /// The levels of the keys that a getter may take, if there are some, in a queue with priorities or groups.
+    /// The levels of the keys that a getter may take, in a queue with priorities or groups.
     #[inline]
     pub(super) fn levels(&self) -> Words {
         let [first, second, third, fourth] = &self.published.levels;
@@ -359,7 +359,8 @@ impl<K> Locked<K> {
         word & 1 << (level % 64) != 0
     }
 
-    /// A time before the push of the first key of a level, or of another one that is not of the highest level here.
+    /// A time before the push of the first key of a level. Unless that is the highest level here, it is that of the first key of any lower
+    /// level.
     #[inline]
     pub(super) fn age_of(&self, level: u8) -> u64 {
         let front = self.front();
@@ -369,10 +370,10 @@ impl<K> Locked<K> {
         self.published.lower.load(Ordering::Relaxed) & STAMP // Relaxed: see `publish_front`
     }
 
-    /// Whether a getter that chooses a shard passes by this one, since no key is queued. A hint.
+    /// Whether a getter that chooses a shard passes by this one because no key is queued. A hint.
     #[inline]
     pub(super) fn seems_empty(&self) -> bool {
-        // loom would explore every value that the number had, and a getter that visits an empty shard finds that out.
+        // loom would explore every value that the number has had, and a getter that visits an empty shard finds out anyway.
         !cfg!(loom) && self.len() == 0
     }
 
@@ -385,28 +386,27 @@ impl<K> Locked<K> {
         Front(self.published.front.load(Ordering::Relaxed) as i64) // Relaxed: see `len`
     }
 
-    /// If a getter stays with this shard: how many more times others pass by. A hint: which shard a getter chooses depends on it, and
-    /// nothing else.
+    /// If a getter stays with this shard, how many more times others pass by. A hint, on which only the choice of a shard depends.
     #[inline]
     pub(super) fn stay(&self) -> Option<usize> {
         // loom: as above. Relaxed, here and below: a hint.
         if cfg!(loom) { None } else { self.published.stay.load(Ordering::Relaxed).checked_sub(1) }
     }
 
-    /// A getter is about to stay with this shard, which was free. Returns whether it still is: two getters may come at a time.
+    /// Begins a stay with this shard, which was free. Returns `false` if another getter was faster.
     pub(super) fn begin_stay(&self) -> bool {
         let stay = &self.published.stay;
         cfg!(loom) || stay.compare_exchange(0, PASSES + 1, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
-    /// A getter passes by this shard, or goes to another one.
+    /// For a getter that passes by this shard, or leaves it.
     pub(super) fn set_stay(&self, stay: Option<usize>) {
         if !cfg!(loom) {
             self.published.stay.store(stay.map_or(0, |passes| passes + 1), Ordering::Relaxed);
         }
     }
 
-    /// How many more times getters pass by this shard because its lock is held. Then they wait for it.
+    /// How many more times getters pass by this shard because its lock is held, before they wait for it.
     #[inline]
     pub(super) fn lock_passes(&self) -> usize {
         if cfg!(loom) { 1 } else { self.published.lock_passes.load(Ordering::Relaxed) } // loom: as above. Relaxed: a hint
@@ -429,7 +429,7 @@ impl<K> Locked<K> {
         self.published.driver_until.store(until, Ordering::Relaxed); // Relaxed: see `driver_until`
     }
 
-    /// Prefetches the bucket that the look-up of this hash will read, while the caller reads the clock and waits for the lock.
+    /// Prefetches the bucket in which this hash will be looked up, while the caller reads the clock and waits for the lock.
     #[inline]
     pub(super) fn prefetch_bucket(&self, hash: KeyHash) {
         if cfg!(loom) {

@@ -7,18 +7,14 @@
 //! ```
 //!
 //! A level is *lower* if a higher one has keys in any shard. One of [`TURNS`] hand-outs of the whole queue goes to the lower levels that
-//! wait, in turn, as in a queue with one shard. If the turns were those of each shard, a LOW key would wait for as many turns of the other
-//! shards: with 64 shards 64 times as long.
+//! wait, in turn, as in a queue with one shard. Turns of each shard by itself would make a LOW key wait for those of all others.
 //!
-//! The hand-outs are counted in each shard, beside its front and under its lock. So no word is written by each get of all threads: the word
-//! of the turns is read at a choice, and written once in [`TURNS`] hand-outs. And it does not matter who makes the hand-outs, nor how many
-//! keys a getter takes before it chooses again. A getter that chooses when a turn is due takes the key, and goes on with its shard. So a turn
-//! belongs to no getter: one that sleeps in its handler, or ends, holds none up. A turn that comes late, as all getters stay with a shard,
-//! makes the next one no later.
+//! Each shard counts its hand-outs under its lock, so that no word is written by every get. The word of the turns is written once in
+//! [`TURNS`] hand-outs. The first getter that chooses when a turn is due takes the key, and goes on with its shard. A turn thus belongs to
+//! no getter, so that none that sleeps or ends holds it up, and a turn that comes late does not delay the next one.
 //!
-//! Of the shards that have the level whose turn it is, a getter takes the one whose oldest lower key has waited longest (with groups, the
-//! one that gave its last keys first). With one lower level that is the oldest key of this level. With several, no key starves: the oldest
-//! of all lower ones goes at the next turn of its level.
+//! Of the shards that have this level, the getter takes the one whose oldest lower key has waited longest or, with groups, the one that
+//! gave its last keys first. No key starves, because the oldest of all lower keys goes at the next turn of its level.
 
 use super::Shared;
 use super::hub::Flags;
@@ -28,7 +24,7 @@ use crate::order::{TURNS, Words, priority_of};
 use crate::sync::Ordering;
 use std::iter;
 
-/// When the last turn was due, and the level that had it: in one word.
+/// When the last turn was due, and the level that had it, in one word.
 #[derive(Clone, Copy)]
 struct Turn {
     /// The number of hand-outs when the last turn was due.
@@ -47,14 +43,14 @@ impl Turn {
 }
 
 impl<K> Shared<K> {
-    /// Takes a key of a lower level, if it is their turn. `None`: the getter chooses by priority.
+    /// Takes a key of a lower level if it is their turn. `None`: the getter chooses by priority.
     #[inline]
     pub(super) fn take_lower(&self) -> Option<Taken<K>> {
         if !self.flags().has(Flags::ORDERED) || self.settings.order.strict || cfg!(loom) {
             return None;
         }
         let handed_out = self.first.handed_out() + self.others.iter().map(Locked::handed_out).sum::<u64>();
-        // Relaxed, here and below: it orders nothing but the turns. Another getter may have seen a later number of hand-outs.
+        // Relaxed, here and below: only the turns depend on it, and another getter may have seen a later number.
         let word = self.turn.load(Ordering::Relaxed);
         if handed_out.saturating_sub(Turn::of(word).since) < u64::from(TURNS) {
             return None;
@@ -66,7 +62,6 @@ impl<K> Shared<K> {
     #[inline(never)]
     fn take_in_turn(&self, handed_out: u64, word: u64) -> Option<Taken<K>> {
         let turn = Turn::of(word);
-        // `false`: another getter has done it.
         let moves_to =
             |next: Turn| self.turn.compare_exchange(word, next.word(), Ordering::Relaxed, Ordering::Relaxed).is_ok();
         let mut levels = Words::default();
@@ -74,16 +69,16 @@ impl<K> Shared<K> {
         shards().filter(|locked| !locked.seems_empty()).for_each(|locked| levels.add(locked.levels()));
         let top = levels.top()?;
         let Some(level) = levels.below(turn.last.min(top)).or_else(|| levels.below(top)) else {
-            // No lower level waits: the next turn is that many hand-outs from now.
+            // No lower level waits, so the next turn is `TURNS` hand-outs from now.
             let _is_first = moves_to(Turn { since: handed_out, ..turn });
             return None;
         };
-        // The shards that were looked at in vain: another getter has taken the key, or holds the lock.
+        // The shards where another getter has taken the key or holds the lock.
         let mut passed = Busy::default();
         loop {
             let may_have =
                 |locked: &&Locked<K>| !locked.seems_empty() && locked.has_level(level) && !passed.contains(locked);
-            // Without one the turn stays due, for the next choice.
+            // If there is none, the turn stays due for the next choice.
             let locked = shards().filter(may_have).min_by_key(|locked| locked.age_of(level))?;
             let Some(held) = locked.lock_to_take(locked.lock_passes() == 0, &mut passed) else { continue };
             if held.order().level_len(priority_of(level)) == 0 {

@@ -12,16 +12,13 @@
 //!                                     └ runs: where the queue's workers count, for metrics
 //! ```
 //!
-//! A call takes the lock of the key's shard, makes a [`section`] of it, calls verbs of its [machine](crate::machine), and ends the section.
-//! If a verb owes something, this end locks the hub and takes out the waiters; it unlocks, wakes them and frees memory. Why no wake-up is
-//! lost: [`hub`].
+//! A call makes a [`section`] of the key's shard, calls verbs of its [machine](crate::machine), and ends the section, which wakes those in
+//! the [`hub`] that are owed a wake-up.
 //!
-//! **Where to begin.** [`machine`](crate::machine) explains verbs, the hand, the mode, and what a verb owes; [`order`](crate::order) explains
-//! stamps, and so the *front* of a shard: the time and the priority of its first key. Then read the list below from its end: first the files
-//! from `hub` to `section`, and then any call.
+//! **Where to begin.** [`machine`](crate::machine) explains verbs, the hand, the mode, and what a verb owes, and [`order`](crate::order)
+//! the *front* of a shard. Then read the list below from its end: the files from `hub` to `section`, and after them any call.
 //!
-//! **Calls go down.** A file imports and calls only those below it, or to its right in the same line (`ci/calls.sh` checks this), so whoever
-//! reads a call goes down this list once:
+//! **Calls go down.** A file imports and calls only those below it, or to its right in the same line, which `ci/calls.sh` checks:
 //!
 //! ```text
 //!   take_where                        | takes keys out: by a predicate, all delays, what workers leave
@@ -43,27 +40,15 @@
 //!   hub   getters   waiters   states  | the flags, the lists of those that wait, the states of the driver
 //! ```
 //!
-//! `free` has the arms of all calls for a lock-free queue: each calls its arm, and an arm calls what the call would. It is in no line of the list.
+//! `free`, which is in no line, has the arms of all calls for a lock-free queue. `driven`, `driverless` and `stopped` are tests.
 //!
-//! In tests, `driven` makes the steps of the driver and of getters beside it those of the one reference, `driverless` has no driver thread,
-//! and `stopped` stops threads.
+//! **The queue is linearizable**, because each call takes effect at one moment while it holds the lock. Calls of several steps say so.
 //!
-//! **One shard, one lock.** A critical section takes 5 to 15 ns as a rule, so one lock serves most programs, and it makes the contract
-//! simple: **the queue is linearizable**, each call takes effect at one moment while it holds the lock (P1, P2, P4 follow from the
-//! sequential picture in `src/key/state.rs`), and what a thread did before a call is visible to every thread whose call comes later. Calls
-//! that consist of several steps say so. Some calls take no lock: `len` and `is_empty`, which publish nothing, `Item::is_dirty` and
-//! `shutting_down`.
+//! **No critical section is long**: calls that visit many keys do so in steps, and memory is freed after the lock. But a small table grows
+//! at once, within half a millisecond, and a shut-down takes all waiters off their list.
 //!
-//! **Several shards** (P18) let threads work side by side. Each is a whole queue but for what the hub has. (A sharded table with *one
-//! shared order* saves the look-up at most, as every key passes the order twice: `benches/TABLES.md`, "Designs".)
-//!
-//! **No critical section is long**, whatever the number of keys: the wheel moves a hundred entries at a time, calls that visit many
-//! keys visit some hundred at a time (but a shut-down takes all waiters off their list at once), the order grows by a block at a time, a large table by a few chains (a smaller one at once, in
-//! half a millisecond), and memory is freed after the lock.
-//!
-//! **Hot calls** (`add`, `get`, `done`) return what fits in two registers, test one byte for all that few queues have
-//! ([`Flags`](hub::Flags)) and one word for all that is owed, and leave the rest to functions that are not inlined. (A result of several words
-//! goes through memory, stored in pieces and loaded whole, and the processor waits for it: that was half of the time of these calls.)
+//! **Hot calls** (`add`, `get`, `done`) return what fits in two registers, because longer answers, which go through memory, took half of
+//! their time.
 
 mod add;
 mod add_all;

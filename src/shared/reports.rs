@@ -1,4 +1,4 @@
-//! Reports at the [interval](crate::observe::Observer::interval) of the observer, by the driver.
+//! Reports at the observer's [interval](crate::observe::Observer::interval), by the driver.
 //!
 //! ```text
 //!             an add                            a report, and no key is left
@@ -7,18 +7,17 @@
 //!                              └──────────┘ a report, and keys are left
 //! ```
 //!
-//! **No add is missed (W6).** A report makes the queue quiet *first*, and *then* reads the numbers of each shard under its lock. An add
-//! reads whether the queue is quiet *after* its critical section. The lock of this shard orders the two: if the report reads the numbers
-//! later, it counts the key, and schedules the next report; if the add comes later, it finds the queue quiet, and schedules that report
-//! itself. In a lock-free queue, fences take the place of the lock: the report has one after it has made the queue quiet, and the add has one
-//! after its step.
+//! **No add is missed (W6).** A report first makes the queue quiet, and then reads the numbers of each shard under its lock. An add looks
+//! whether the queue is quiet after its critical section. If the report reads later, it counts the key and schedules the next report, and
+//! if the add comes later, it finds the queue quiet and schedules that report itself. In a lock-free queue two fences take the place of the
+//! lock.
 
 use super::Shared;
 use crate::machine::NEVER;
 use crate::shared::driver::states::Driver;
 use crate::sync::{Arc, Ordering, model_const};
 
-/// The least interval. (In the models a time that is one step away has come at the next look.)
+/// The least interval. In the models, a time one step away has come at the next look.
 const LEAST: u64 = model_const(1_000_000, 1) as u64;
 
 impl<K> Shared<K> {
@@ -33,7 +32,7 @@ impl<K> Shared<K> {
         self.report_at() <= now && self.report_at() != NEVER
     }
 
-    /// An add was accepted: if no report is scheduled, schedules one, and wakes the driver or asks for it. The caller then calls
+    /// For an add that was accepted: schedules a report if none is, and wakes the driver or asks for it. The caller then calls
     /// [`ensure_driver`](Self::ensure_driver).
     pub(super) fn expect_report(&self) {
         if self.report_interval != NEVER && self.report_at() == NEVER {
@@ -41,7 +40,7 @@ impl<K> Shared<K> {
         }
     }
 
-    /// Also after a report. A `turn` may have made that report while the driver was parked, so the driver is woken for the next one.
+    /// After a report, too, the driver is woken for the next one, because a `turn` may have made that report while the driver was parked.
     #[cold]
     fn schedule_report(&self, now: u64) {
         let mut hub = self.hub();
@@ -50,14 +49,14 @@ impl<K> Shared<K> {
         }
         let at = now.saturating_add(self.report_interval.max(LEAST));
         self.report_at.store(at, Ordering::Relaxed); // Relaxed: see `report_at`
-        // Else `turn` looks by itself.
+        // Without a driver thread, `turn` looks by itself.
         if self.settings.driver != Driver::Manual {
             let called = hub.call_driver(at);
             hub.wakes.append(called);
         }
     }
 
-    /// Reports, if that is due now. Schedules the next report if keys are left: after the shut-down, delayed keys no longer count.
+    /// Reports if that is due, and schedules the next report if keys are left. After the shut-down, delayed keys no longer count.
     #[cold]
     pub(super) fn report_if_due(this: &Arc<Self>, now: u64) {
         {
@@ -71,14 +70,13 @@ impl<K> Shared<K> {
         let stats = &metrics.stats;
         let delayed = if stats.shutting_down { 0 } else { stats.delayed };
         let has_keys = stats.len + stats.processing + delayed > 0;
-        // The counts of a lock-free queue miss a key for a moment, when it has left the order and is not counted as processing yet, or the
-        // other way round. Its word says at each time what it is.
+        // The counts of a lock-free queue miss a key while it is between two of them, but its word always says what it is.
         #[cfg(feature = "lock-free")]
         let has_keys = has_keys || this.free().is_some_and(|free| free.count_active() != (0, 0));
-        // Before the observer is called, which may panic.
+        // Before the observer is called, because it may panic.
         if has_keys {
             this.schedule_report(now);
-            Self::ensure_driver(this); // the driver thread may have ended meanwhile, as it found none scheduled
+            Self::ensure_driver(this); // it may have ended meanwhile because no report was scheduled
         }
         this.tell(|observer| observer.report(&this.settings.name, &metrics));
     }

@@ -1,4 +1,4 @@
-//! A critical section of one shard: verbs of its machine, what others read of it without the lock, and what it owes.
+//! A critical section of one shard: verbs of its machine, what it publishes, and what it owes.
 //!
 //! ```text
 //!   lock ─▶ Held ─ flags: a mode ─▶ Section ─ verb, verb … ─▶ end: publish ─ nothing owed: unlock ─▶ drop the hand
@@ -6,12 +6,11 @@
 //!                    └ only looks: unlock                               ─ unlock ─ wake them, free memory
 //! ```
 //!
-//! A [`Section`] is the one way to a verb that changes what others read, or owes something; and [`end`](Section::end) takes it: so no call forgets to publish, to wake or to free, and none
-//! does it twice. A debug build panics if a section is dropped without its end, and asserts at the end that all is published; and that a
-//! thread holds one shard at a time. A section notes what its verbs owe and what they may have changed. So the end of a hot call that has
-//! changed nothing, and owes nothing, makes two tests.
+//! A [`Section`] is the only way to a verb that owes something or changes what others read without the lock. Its [`end`](Section::end),
+//! which takes it, publishes, wakes and frees. A debug build panics if a section is dropped without its end, and asserts there that all is
+//! published.
 //!
-//! A call declares its hand before it locks: so a key that is left there is dropped after the lock (W4), also if `Eq` panics.
+//! A call declares its hand before it locks, so that a key that is left there is dropped after the lock, even if `Eq` panics (W4).
 
 use super::Shared;
 use super::hub::Flags;
@@ -27,8 +26,8 @@ use crate::wait::WakeList;
 use equivalent::Equivalent;
 use std::ops::{Deref, DerefMut};
 
-/// A section for a verb, compiled for each mode of the hot calls, which is a constant there, and once for all others. The rest of the call
-/// looks for more to do after the lock if `has_extras`.
+/// A section for a verb. It is compiled for each mode of the hot calls, where the mode is a constant, and once for all others. If
+/// `has_extras`, the call looks for more to do after the lock.
 macro_rules! in_mode {
     ($shared:expr, $held:expr, $section:ident, $has_extras:ident => $call:expr) => {
         match $shared.flags().without(Flags::LIMITED) {
@@ -61,15 +60,15 @@ pub(super) struct Section<'s, K> {
     /// What gives the first key a time, in a queue with several shards.
     stamp: Option<fn() -> u64>,
     owed: Owed,
-    /// What is published may be another than before.
+    /// Whether what is published may have changed.
     has_changed: bool,
-    /// Its verbs take keys out: so the first key may be another one. If they only queue keys, the first of a line is another one only if
-    /// there was none before. Each call uses the same verbs always, so the compiler knows it.
+    /// Whether its verbs take keys out, so that the first key may be another one. If they only queue keys, the first of a line changes only
+    /// if there was none. A call always uses the same verbs, so the compiler knows the answer.
     takes: bool,
     must_end: MustEnd,
 }
 
-/// In a debug build, panics if it is dropped before it was [met](Self::met), unless the thread unwinds.
+/// Panics in a debug build if it is dropped before it was [met](Self::met), unless the thread unwinds.
 struct MustEnd;
 
 impl MustEnd {
@@ -87,12 +86,12 @@ impl Drop for MustEnd {
 }
 
 impl<K> Shared<K> {
-    /// Takes the lock of a shard, unless there are others and this one is busy for longer than a critical section takes (P21).
+    /// Takes the lock of a shard, unless it is one of several and busy for longer than a critical section takes (P21).
     pub(super) fn lock_unless_busy<'s>(&self, locked: &'s Locked<K>) -> Option<Held<'s, K>> {
         if self.shards() == 1 { Some(locked.lock()) } else { locked.lock_briefly() }
     }
 
-    /// What a verb is told of the queue. Read under the lock of its shard.
+    /// What a verb is told of the queue, read under the lock of its shard.
     #[inline]
     pub(super) fn mode(&self) -> Mode {
         let flags = self.flags_acquired();
@@ -116,7 +115,7 @@ impl<K> Shared<K> {
         Section { mode, ..self.plain_section(held, self.stamp) }
     }
 
-    /// The section of a hot call in a queue that is plain. `stamp`: a constant in a queue with one shard.
+    /// The section of a hot call in a plain queue. `stamp` is a constant in a queue with one shard.
     #[inline(always)]
     pub(super) fn plain_section<'s>(&'s self, held: Held<'s, K>, stamp: Option<fn() -> u64>) -> Section<'s, K> {
         let (mode, owed) = (Mode::PLAIN, Owed::NOTHING);
@@ -129,7 +128,7 @@ impl<K> Shared<K> {
         machine.times().into_iter().for_each(|times| times.dirty_at(self.settings.clock.now_coarse()));
     }
 
-    /// Takes out the waiters that are owed a wake-up, while the lock is held, which orders them with those who come (W2). Then unlocks,
+    /// Takes out the waiters that are owed a wake-up while the lock is held, which orders this with those who come (W2). Then unlocks,
     /// wakes them, and frees memory.
     #[cold]
     #[inline(never)]
@@ -140,7 +139,7 @@ impl<K> Shared<K> {
         let mut calls_driver = false;
         if owed.has(Owed::DEADLINE) {
             locked.set_driver_until(machine.until());
-            // `turn` looks by itself; or the delay can be taken, and does not expire.
+            // Otherwise `turn` looks by itself, or the delay can be taken but does not expire.
             calls_driver = self.settings.driver != Driver::Manual && !flags.has(Flags::SHUT_DOWN);
             if !calls_driver && owed == Owed::only_if(true, Owed::DEADLINE) {
                 return;
@@ -155,7 +154,7 @@ impl<K> Shared<K> {
         if owed.has(Owed::DRAINED) && flags.has(Flags::DRAINERS) {
             wakes.append(self.hub().life_cycle.work_ended(locked.index));
         }
-        // Getters that have waited for keys of full groups: a queue with a limit has one shard.
+        // Getters that have waited for keys of full groups. A queue with a limit has one shard.
         if owed.has(Owed::OVER) && flags.has(Flags::LIMITED) {
             wakes.append(self.hub().getters.take_all());
         }
@@ -177,26 +176,25 @@ impl<K> Shared<K> {
         if let Some(gone) = garbage.as_mut().map(|garbage| std::mem::take(&mut garbage.gone)) {
             self.note_caught(drop_each(gone));
         }
-        // The memory is freed here.
     }
 }
 
 impl<'s, K> Section<'s, K> {
-    /// What a verb owes. Returns its answer.
+    /// Notes what a verb owes, and returns its answer.
     #[inline(always)]
     fn note<A>(&mut self, (answer, owed): (A, Owed)) -> A {
         self.owed = self.owed.and(owed);
         answer
     }
 
-    /// The same of a verb that may have taken keys out.
+    /// The same for a verb that may have taken keys out.
     #[inline(always)]
     fn note_taken<A>(&mut self, answer: (A, Owed)) -> A {
         (self.has_changed, self.takes) = (true, true);
         self.note(answer)
     }
 
-    /// The same of a verb that may have queued keys.
+    /// The same for a verb that may have queued keys.
     #[inline(always)]
     fn note_queued<A>(&mut self, answer: (A, Owed)) -> A {
         self.has_changed = true;
@@ -210,14 +208,14 @@ impl<'s, K> Section<'s, K> {
     {
         let answer = self.held.machine.add(hand, hash, group, how, self.mode);
         let added = self.note(answer);
-        // It may also have raised a key, or want the time.
+        // It may also have raised a key's priority, or want the time.
         if added == Added::Queued || self.mode.is_ordered || self.mode.is_measured {
             self.has_changed = true;
         }
         added
     }
 
-    /// The time for the key that the last add has made dirty, if it is wanted. For a section that adds several keys.
+    /// Gives the key that the last add has made dirty its time, if that is wanted, in a section that adds several keys.
     #[inline(always)]
     pub(super) fn tell_time(&mut self) {
         if self.mode.is_measured && self.held.machine.wants_time() {
@@ -235,7 +233,7 @@ impl<'s, K> Section<'s, K> {
         ended
     }
 
-    /// The claim of the call on its key comes back if the queue refuses the add.
+    /// If the queue refuses the add, the claim on the key comes back.
     #[inline]
     pub(super) fn requeue(
         &mut self,
@@ -331,14 +329,14 @@ impl<'s, K> Section<'s, K> {
         expired
     }
 
-    /// Whether an add that has waited for a retry has taken effect, since this was asked before.
+    /// Whether an add that had waited for a retry has taken effect since the last such question.
     pub(super) fn take_added(&mut self) -> bool {
         let has_added = self.owed.has(Owed::ADDED);
         self.owed = self.owed.without(Owed::ADDED);
         has_added
     }
 
-    /// Nothing has changed: the lock, for another section.
+    /// The lock, for another section, after one that has changed nothing.
     #[inline(always)]
     pub(super) fn back(self) -> Held<'s, K> {
         debug_assert!(!self.has_changed && self.owed == Owed::NOTHING);
@@ -391,7 +389,7 @@ impl<K> DerefMut for Section<'_, K> {
     }
 }
 
-/// Critical sections of one shard: each returns where the next one goes on.
+/// Makes critical sections of one shard, each of which returns where the next one goes on.
 pub(super) fn in_steps(mut step: impl FnMut(usize) -> Option<usize>) {
     let mut from = Some(0);
     while let Some(at) = from {

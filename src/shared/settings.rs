@@ -1,4 +1,4 @@
-//! What a builder says of a new queue, with the functions of the user: its limiter, its observer, and those that name groups.
+//! What a builder says of a new queue, with the user's functions: its limiter, its observer, and those that name groups.
 
 use crate::observe::Observer;
 use crate::order::Group;
@@ -14,11 +14,11 @@ pub(crate) const MAX_SHARDS: usize = 64;
 /// The settings of a new queue.
 pub(crate) struct Settings<K> {
     pub(crate) name: Box<str>,
-    /// Where the queue draws its numbers from. `None`: from the system.
+    /// What the queue draws its random numbers from. `None`: from the system.
     pub(crate) seed: Option<u64>,
     /// A power of two, up to [`MAX_SHARDS`].
     pub(crate) shards: usize,
-    /// The lock-free engine, and one shard that is not used.
+    /// Whether the queue has the lock-free engine, beside one shard that is not used.
     #[cfg(feature = "lock-free")]
     pub(crate) lock_free: bool,
     pub(crate) capacity: usize,
@@ -36,7 +36,7 @@ pub(crate) struct Settings<K> {
 pub(crate) enum Limiter<K> {
     /// By the number of its failures, which the queue counts.
     Inline(ScheduleFn),
-    /// User code: not called under the lock (P17).
+    /// By user code, which is not called under the lock (P17).
     External(Box<dyn RateLimiter<K>>),
 }
 
@@ -51,13 +51,13 @@ type HashOf<K> = Box<dyn Fn(&K, &RandomState) -> u64 + Send + Sync>;
 
 /// How the queue orders its keys, with the functions of the user.
 pub(crate) struct Order<K> {
-    /// Lower priorities wait while higher ones have keys.
+    /// Whether lower priorities wait while higher ones have keys.
     pub(crate) strict: bool,
     /// At most this number of keys of a group are processing.
     pub(crate) limit: Option<u32>,
     /// A hash of the group of a key.
     pub(crate) group_of: Option<HashOf<K>>,
-    /// Keys a turn of the group of this key.
+    /// The weight of a key's group.
     pub(crate) weight_of: Option<WeightOf<K>>,
 }
 
@@ -68,7 +68,7 @@ impl<K> Default for Order<K> {
 }
 
 impl<K> Order<K> {
-    /// Keys have groups.
+    /// Whether keys have groups.
     pub(super) fn has_groups(&self) -> bool {
         self.group_of.is_some()
     }

@@ -1,4 +1,4 @@
-//! Calls that look at the queue. A call that lists keys looks at some hundred in a critical section.
+//! Calls that look at the queue. One that lists keys looks at some hundred in a critical section.
 
 use super::Shared;
 use super::hub::Flags;
@@ -15,7 +15,7 @@ use crate::time::time_left;
 use std::collections::HashMap;
 use std::time::Duration;
 
-/// A look sees fewer keys than this in one critical section.
+/// One critical section of a look sees fewer keys than this.
 const AT_ONCE: usize = 320;
 
 fn since(time: u64, now: u64) -> Duration {
@@ -37,7 +37,7 @@ impl<K> Shared<K> {
         });
     }
 
-    /// The time, for a call that computes ages. Read under the lock, so that no key has started later.
+    /// The time, for a call that computes ages. It is read under the lock, so that no key has started later.
     fn begin_ages(&self, locked: &Locked<K>) -> u64 {
         let mut held = locked.lock();
         let now = self.settings.clock.now();
@@ -60,7 +60,6 @@ impl<K> Shared<K> {
                     normal.add(times.durations.waited());
                 })
             };
-            // The other priorities, which may be 255, in a critical section each.
             let mut from = has_times.map(|()| i8::MIN);
             while let Some(priority) = from {
                 let next = locked.lock().marks().times().and_then(|times| {
@@ -88,7 +87,7 @@ impl<K> Shared<K> {
         metrics.runs = runs.sum();
         metrics.queue_duration.add(&normal);
         metrics.levels.iter().for_each(|level| metrics.queue_duration.add(&level.queue_duration));
-        // Read after the locks: so it is set if a level is there.
+        // Read after the locks, so that it is set if a level is there.
         if self.flags().has(Flags::ORDERED) {
             levels_of(lens).for_each(|(priority, len)| metrics.level(priority).len = len);
             metrics.level(Priority::NORMAL).queue_duration = normal;
@@ -258,7 +257,6 @@ impl<K: Clone> Shared<K> {
                         let key = view.key().clone();
                         (usize::MAX, GroupStats { key, queued: 0, processing: 0, handed_out: 0, oldest: None })
                     });
-                    // Once for each shard.
                     if std::mem::replace(latest, shard) != shard {
                         group.handed_out += handed_out;
                     }

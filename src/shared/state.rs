@@ -1,4 +1,4 @@
-//! The state that all handles of one queue share, and what every call on it needs: the shards, the hub, the flags, the observer.
+//! The state that all handles of one queue share, and what every call on it needs.
 
 use super::hub::{Flags, Hub, HubGuard};
 use super::locked::Locked;
@@ -33,20 +33,20 @@ pub(super) use if_free;
 /// What all handles of one queue share.
 pub(crate) struct Shared<K> {
     pub(crate) settings: Settings<K>,
-    /// No other queue of the process has it: for the cursors of threads.
+    /// No other queue of the process has this number. The cursors of threads use it.
     pub(super) id: u64,
-    /// That of the observer, in nanoseconds: see [`reports`](super::reports).
+    /// The observer's interval in nanoseconds: see [`reports`](super::reports).
     pub(super) report_interval: u64,
     /// When the driver reports next. Written under the hub's lock.
     pub(super) report_at: AtomicU64,
-    /// Starts the driver thread. A pointer, made where `K` is known to be `Send` and `Sync`.
+    /// Starts the driver thread. It is a pointer, made where `K` is known to be `Send` and `Sync`.
     pub(super) start: fn(&Arc<Self>) -> std::io::Result<()>,
     pub(super) hasher: RandomState,
-    /// In a queue with several shards: what gives the keys at their fronts a time.
+    /// In a queue with several shards, what gives the keys at their fronts a time.
     pub(super) stamp: Option<fn() -> u64>,
     /// [`Flags`]: written under the hub's lock.
     flags: AtomicU8,
-    /// 0: there is one shard and no other engine.
+    /// 0 if there is one shard and no other engine.
     others_to_test: usize,
     #[cfg(feature = "lock-free")]
     free: Option<Box<Free<K>>>,
@@ -54,12 +54,12 @@ pub(crate) struct Shared<K> {
     /// The shards after the first: none, unless the user has asked for them.
     pub(super) others: Box<[Locked<K>]>,
     pub(super) hub: CachePadded<Mutex<Hub>>,
-    /// When the next turn of the lower levels is, in a queue with several shards: see [`lower`](super::lower).
+    /// In a queue with several shards, when the lower levels have their next [turn](super::lower).
     pub(super) turn: CachePadded<AtomicU64>,
 }
 
-// A panic leaves no step half done: a call that unwinds drops at most items, whose keys are done then, and keys that were not added yet. So a
-// queue, and all that refers to one, is unwind-safe.
+// A panic leaves no step half done: a call that unwinds drops at most items, whose keys are then done, and keys that were not added yet. A
+// queue, and all that refers to one, is therefore unwind-safe.
 impl<K: RefUnwindSafe> UnwindSafe for Shared<K> {}
 impl<K: RefUnwindSafe> RefUnwindSafe for Shared<K> {}
 
@@ -152,7 +152,7 @@ impl<K: Hash + Eq> Shared<K> {
 
     /// The index of a key's shard.
     pub(crate) fn shard_index(&self, key: &K) -> usize {
-        self.hash(key).shard(self.shards())
+        self.hash(key).shard(self.settings.shards)
     }
 }
 
@@ -164,7 +164,7 @@ impl<K> Shared<K> {
         self.free.as_deref()
     }
 
-    /// There is one shard, and no other engine: what hot calls test.
+    /// Whether there is one shard and no other engine, which hot calls test.
     #[inline(always)]
     pub(super) fn is_single(&self) -> bool {
         self.others_to_test == 0
@@ -200,13 +200,13 @@ impl<K> Shared<K> {
         if self.is_single() { &self.first } else { self.at(claimed.hash().shard(self.shards())) }
     }
 
-    /// Whether a call has more to do after the lock: there is an observer, or the driver thread has to be started.
+    /// Whether a call has more to do after the lock, because there is an observer or the driver thread has to be started.
     #[inline]
     pub(crate) fn has_extras(&self) -> bool {
         self.flags().has(Flags::EXTRAS)
     }
 
-    /// Calls the observer, if there is one. Not under the lock (P17).
+    /// Calls the observer, if there is one, without the lock (P17).
     #[inline]
     pub(crate) fn tell(&self, of: impl FnOnce(&dyn Observer)) {
         if let Some(observer) = &self.settings.observer {
@@ -235,7 +235,7 @@ impl<K> Shared<K> {
         answer
     }
 
-    /// There is an observer.
+    /// Whether there is an observer.
     pub(crate) fn is_observed(&self) -> bool {
         self.settings.observer.is_some()
     }
@@ -259,24 +259,24 @@ impl<K> Shared<K> {
         HubGuard::new(&self.hub, &self.flags)
     }
 
-    /// Adds or removes who counts the runs of the queue's workers.
+    /// Adds or removes one who counts the runs of the queue's workers.
     pub(crate) fn count_runs<T>(&self, change: impl FnOnce(&mut RunCounters) -> T) -> T {
         change(&mut self.hub.lock().runs)
     }
 
-    /// The flags. A call reads them while it holds the shard on which it makes its step: see [`hub`](super::hub).
+    /// The flags. A call reads them while it holds the shard in which it takes effect: see [`hub`](super::hub).
     #[inline]
     pub(super) fn flags(&self) -> Flags {
         Flags(self.flags.load(Ordering::Relaxed)) // Relaxed: the shard's lock orders it
     }
 
-    /// The same. If adds are refused, what happened before the shut-down is visible to the caller.
+    /// The same. If adds are refused, the caller sees what happened before the shut-down.
     #[inline]
     pub(super) fn flags_acquired(&self) -> Flags {
         Flags(self.flags.load(Ordering::Acquire)) // pairs with the release in `HubGuard::set`
     }
 
-    /// Adds are refused. What happened before the shut-down is visible to the caller.
+    /// Whether adds are refused. If so, the caller sees what happened before the shut-down.
     #[inline]
     pub(crate) fn is_shutting_down(&self) -> bool {
         self.flags_acquired().has(Flags::SHUT_DOWN)

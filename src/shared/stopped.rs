@@ -82,11 +82,11 @@ fn task(queue: &WorkQueue<u64>) -> JoinHandle<(u32, Option<u64>)> {
     })
 }
 
-/// Times of these tests are this many times as long under miri, whose clock goes on by 5 µs with each basic block: a thread that is
-/// started parks some tenths of a second later.
+/// The factor of these tests' times under miri, whose clock goes on by 5 µs with each basic block, so that a new thread parks only after
+/// some tenths of a second.
 pub(super) const SLOWER: u32 = if cfg!(miri) { 100 } else { 1 };
 
-/// Waits for this, but no longer than it can take.
+/// Waits until this is so, but no longer than it can take.
 pub(super) fn until(what: &str, reached: impl Fn() -> bool) {
     let begin = Instant::now();
     while !reached() {
@@ -95,8 +95,8 @@ pub(super) fn until(what: &str, reached: impl Fn() -> bool) {
     }
 }
 
-/// A thread stops in a critical section of a shard that has keys (P21). Getters of all kinds get the keys of the other shards, the
-/// driver delivers delays there, and when the thread goes on, they get the rest.
+/// A thread stops in a critical section of a shard that has keys (P21). Getters of all kinds get the keys of the other shards, where the
+/// driver also delivers delays, and the rest when the thread goes on.
 #[test]
 fn getters_and_the_driver_pass_by_a_shard_whose_holder_has_stopped() {
     let queue = builder().build();
@@ -118,7 +118,6 @@ fn getters_and_the_driver_pass_by_a_shard_whose_holder_has_stopped() {
         assert_ne!(shard_of(&item), stopped);
         taken.insert(*item);
     }
-    // Nothing is left but in that shard.
     assert!(queue.get_timeout(Duration::from_millis(2)).is_err());
     let late = (400..).find(|key| shard_of(key) == 1).unwrap();
     let getter = thread::spawn({
@@ -138,7 +137,7 @@ fn getters_and_the_driver_pass_by_a_shard_whose_holder_has_stopped() {
     assert_eq!(queue.stats().handed_out, 401);
 }
 
-/// A getter was woken, passes by the busy shard, and then leaves, or takes one of two keys: in each case it wakes the next (W2, W3).
+/// A woken getter passes by the busy shard, and then leaves or takes one of two keys. In each case it wakes the next (W2, W3).
 #[test]
 fn a_woken_getter_that_passes_by_still_counts_as_woken() {
     #[derive(PartialEq)]
@@ -190,7 +189,7 @@ fn a_woken_getter_that_passes_by_still_counts_as_woken() {
     }
 }
 
-/// `try_get` and `get_many` wait for a busy shard that has keys, if no other has; a `get_timeout` does not.
+/// `try_get` and `get_many` wait for a busy shard that has keys if no other has any, and a `get_timeout` does not.
 #[test]
 fn a_last_look_waits_for_a_busy_shard_only_if_it_must() {
     let queue = builder().driver(Driver::Manual).build();
@@ -233,7 +232,7 @@ fn a_turn_visits_a_busy_shard_at_the_end() {
     assert_eq!((turn.join().unwrap(), queue.len()), (SHARDS, SHARDS));
 }
 
-/// Tasks that pass by a busy shard are polled once in 100 µs at most, and the driver, which is started for them, wakes them. When the
+/// Tasks that pass by a busy shard are polled at most once in 100 µs, because the driver, which is started for them, wakes them. When the
 /// last has its key, the driver parks (P16).
 #[test]
 fn tasks_do_not_spin_while_a_shard_is_busy() {
@@ -258,7 +257,7 @@ fn tasks_do_not_spin_while_a_shard_is_busy() {
     });
 }
 
-/// A task that has passed by a busy shard does not wake itself: the driver does, once.
+/// The driver wakes a task that has passed by a busy shard, once, and the task does not wake itself.
 #[test]
 fn the_driver_wakes_a_task_that_has_passed_by_a_busy_shard() {
     struct Task(std::sync::Mutex<Vec<Option<String>>>);
@@ -320,9 +319,8 @@ fn a_task_that_waits_for_a_busy_shard_is_woken_for_all_else() {
     until("the driver ends", || matches!(queue.shared.hub().driver, DriverState::Absent));
 }
 
-/// Where no driver thread is there to wake it, a task waits for the busy shard in its poll: it does not wake itself again and again, which
-/// would keep its thread busy. (The failing start of a driver wakes it once.) Meanwhile it is on the list, and after that it parks as it
-/// does else.
+/// Without a driver thread to wake it, a task waits for the busy shard in its poll instead of waking itself again and again. (The failing
+/// start of a driver wakes it once.) It is on the list meanwhile, and parks as usual after that.
 #[test]
 fn a_task_waits_for_a_busy_shard_without_a_driver() {
     let manual = || builder().driver(Driver::Manual);
@@ -406,7 +404,7 @@ fn hand_outs_of_all_shards_are_counted_at_a_park() {
     }
 }
 
-/// Each visit of all shards finds no work, but an add has come in between: an idle wait gives up at its deadline, and the poll of one ends.
+/// Each visit of all shards finds no work, but adds come in between. An idle wait gives up at its deadline, and the poll of one ends.
 #[test]
 fn an_idle_wait_of_a_queue_that_is_never_idle_ends_at_its_deadline() {
     let queue = builder().driver(Driver::Manual).build();
@@ -422,8 +420,8 @@ fn an_idle_wait_of_a_queue_that_is_never_idle_ends_at_its_deadline() {
     let begin = Instant::now();
     while !waits.is_finished() {
         assert!(begin.elapsed() < Duration::from_secs(10), "it looks again and again");
-        // As an add, and the hand-out and `done` of its key. The wait finds no other number twice in the first shard, as it has to pass
-        // by the last one in between.
+        // As by an add, and the hand-out and `done` of its key. The wait never finds the same number twice in the first shard, because it
+        // has to pass by the last one in between.
         first_held.counts.pushed += 1;
         let last_held = last.lock_beside_another();
         drop(first_held);
@@ -439,7 +437,7 @@ fn an_idle_wait_of_a_queue_that_is_never_idle_ends_at_its_deadline() {
     assert_eq!(queue.wait_idle_timeout(Duration::ZERO), Ok(()));
 }
 
-/// The same while an idle wait does the driver's work, and delays go on expiring.
+/// The same while an idle wait does the driver's work and delays go on expiring.
 #[test]
 fn an_idle_wait_in_place_of_the_driver_ends_at_its_deadline() {
     let queue = builder().build_with(no_thread);
@@ -472,7 +470,7 @@ fn the_number_of_processing_keys_is_read_without_the_hub() {
     assert_eq!(queue.processing_len(), 3);
 }
 
-/// `turn` visits the other shards first, and a panic is counted although the first shard is held.
+/// `turn` visits the other shards first, and counts a panic although the first shard is held.
 #[test]
 fn a_turn_and_a_panic_do_not_wait_for_the_first_shard() {
     let (clock, time) = Clock::mock();
@@ -496,7 +494,7 @@ fn a_turn_and_a_panic_do_not_wait_for_the_first_shard() {
     assert_eq!((turn.join().unwrap(), queue.stats().panics), (1, 1));
 }
 
-/// A mock clock does not say when a busy shard is to be visited again, so the driver waits for it.
+/// The driver waits for a busy shard, because a mock clock does not say when to visit it again.
 #[test]
 fn the_driver_of_a_mock_clock_waits_for_a_busy_shard() {
     let (clock, time) = Clock::mock();
@@ -530,7 +528,7 @@ fn an_idle_wait_notices_that_the_driver_is_missing() {
     until("the idle wait does the driver's work", || queue.len() == 1);
 }
 
-/// While a thread tries to start the driver, and fails, another cancels the delay that has asked for it. The next delay asks again.
+/// While a thread tries in vain to start the driver, another cancels the delay that has asked for it. The next delay asks again.
 #[test]
 fn a_failed_start_is_not_forgotten() {
     static STARTS: AtomicUsize = AtomicUsize::new(0);

@@ -28,8 +28,8 @@ impl<K> Taken<K> {
 }
 
 impl<K> Shared<K> {
-    /// The slow path of [`try_take`](Self::try_take): for a lock that was held, for a queue that measures, is ordered or has to start its
-    /// driver thread, and for a line that is empty, or whose next key is in another block or behind a hole.
+    /// The slow path of [`try_take`](Self::try_take): the lock was held, the queue measures, is ordered or has to start its driver thread,
+    /// or the next key of the line is not near.
     #[inline(never)]
     pub(super) fn take_slow(this: &Arc<Self>, held: Held<'_, K>) -> Option<Claimed<K>> {
         in_mode!(this, held, section, has_extras => {
@@ -44,7 +44,7 @@ impl<K> Shared<K> {
         })
     }
 
-    /// Takes the first key of a shard that this getter has chosen, or that of a level: in a section that has no number yet.
+    /// Takes the first key of a shard that this getter has chosen, or that of a level, in a section that has no number yet.
     pub(super) fn take(&self, held: Held<'_, K>, level: Option<u8>) -> Option<Taken<K>> {
         held.locked.number();
         in_mode!(self, held, section, _extras => {
@@ -58,7 +58,7 @@ impl<K> Shared<K> {
         })
     }
 
-    /// The rest of a hand-out, after the lock. Does not panic: the key must reach its holder (P2).
+    /// The rest of a hand-out, after the lock. It does not panic, because the key must reach its holder (P2).
     #[inline]
     pub(crate) fn hand_out(this: &Arc<Self>, taken: Taken<K>) -> Claimed<K> {
         if this.has_extras() {

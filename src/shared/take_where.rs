@@ -1,15 +1,14 @@
 //! Takes keys out of the queue: those that match a predicate, all delays, or all that are left when workers stop.
 //!
-//! The predicate is foreign code, so it is not called under the lock (P17). It may panic, as the clones may, so no key is taken before
-//! all keys were looked at:
+//! The predicate is foreign code, so it is not called under the lock (P17). It may panic, and so may the clones, so no key is taken before
+//! all were looked at:
 //!
 //! ```text
 //!   for each step of the slots:   lock ─ see some keys, and clone them ─ unlock ─ call the predicate, keep those that match
 //!   for each step of the clones:  lock ─ take out what was seen, if it is still there ─ unlock ─ drop the queue's copy
 //! ```
 //!
-//! What is seen of a key names its push and its delay: a key that was handed out meanwhile, and is queued again, is not taken. So it makes
-//! no difference whether a getter could have the key: those of full groups are taken like all others, and no step waits.
+//! What is seen of a key names its push and its delay, so that a key which was handed out meanwhile and is queued again is not taken.
 
 use super::Shared;
 use super::section::in_steps;
@@ -35,9 +34,9 @@ pub(super) struct Found<'s, K> {
     pub(super) claim: Hold<'s, K>,
     pub(super) group: Group,
     pub(super) key: K,
-    /// Another one for its delay, if the key is not only delayed.
+    /// Another clone for its delay, if the key is not only delayed.
     pub(super) for_delay: Option<K>,
-    /// It is still queued or processing, and was not taken.
+    /// Whether it was not taken, because it is still queued or processing.
     pub(super) is_active: bool,
 }
 
@@ -56,9 +55,9 @@ impl<K: Clone> Found<'_, K> {
 /// What was taken, and what was not.
 struct Taking<'s, K> {
     queued: Vec<Found<'s, K>>,
-    /// With the times until their delays expire, earliest first.
+    /// With the times until their delays expire, the earliest first.
     delayed: Vec<DelayedKey<K>>,
-    /// All others: the keys that are processing, and those that are no longer as they were seen.
+    /// All others: keys that are processing, and keys that have changed since they were seen.
     left: Vec<Found<'s, K>>,
 }
 
@@ -86,10 +85,10 @@ impl<K: Hash + Eq + Clone> Shared<K> {
     /// For `stop`, in a queue that is shut down: takes all queued and delayed keys out, and lists the processing ones. `refused` is called
     /// at the end, and returns keys of slots whose retries or requeues were refused.
     ///
-    /// After a shut-down no key becomes dirty. So the look sees each key that is queued or held until it ends. Of those that were not
-    /// taken, the ones are listed that are still on their way: held by a handler, or queued again after the look, which the docs of
-    /// `stop` mention. No slot gets another such key meanwhile, so a slot stands for its key. A refused key is put into its list before
-    /// its hand-out ends, so it is in this list, or still processing, or in both and then counts as refused.
+    /// After a shut-down no key becomes dirty, so the look sees each key that is queued, or held until it ends. Of those that were not
+    /// taken, it lists the ones that are still in a handler or, as the docs of `stop` mention, were queued again after the look. A slot
+    /// stands for its key, because it gets no other such key meanwhile. A refused key is in its list before its hand-out ends. One that is
+    /// also still processing counts as refused.
     ///
     /// If a clone panics, nothing was taken.
     pub(crate) fn take_all(&self, refused: impl FnOnce() -> Vec<(SlotId, K)>) -> Leftover<K> {
@@ -114,7 +113,8 @@ impl<K: Hash + Eq + Clone> Shared<K> {
         }
     }
 
-    /// The keys that match, shard by shard. Those that are queued come first, by priority and then by age. Of delayed ones, their delays alone.
+    /// The keys that match, shard by shard, the queued ones first, by priority and then by age. If only delays are looked for, nothing else
+    /// is noted of a key.
     fn find_where(&self, which: Which, matches: &mut impl FnMut(&K) -> bool) -> Vec<Found<'_, K>> {
         if_free!(self, free => {
             let mut found = self.free_find(free, which, matches);
@@ -149,7 +149,7 @@ impl<K: Hash + Eq + Clone> Shared<K> {
         });
     }
 
-    /// Takes the keys that were found out of the queue, if they are still there. A panic of foreign code is caught: the taken keys
+    /// Takes the keys that were found out of the queue, if they are still there. Panics of foreign code are caught, because the taken keys
     /// must reach the caller.
     fn take_found<'s>(&'s self, found: Vec<Found<'s, K>>) -> Taking<'s, K> {
         let now = self.settings.clock.now();
@@ -190,13 +190,13 @@ impl<K: Hash + Eq + Clone> Shared<K> {
         Taking { queued, delayed: delays.into_iter().map(left_of).collect(), left }
     }
 
-    /// Drops keys that are not taken: a panic is counted.
+    /// Drops keys that are not taken, and counts panics.
     fn drop_found(&self, found: Vec<Found<'_, K>>) {
         self.note_caught(drop_each(found.into_iter().map(|found| found.key)));
     }
 
-    /// The queued keys of all shards by priority and then by age. The keys of each shard are in this order already, and keep it. Over several
-    /// shards the ages are those of [stamps](crate::order), so fewer than 64 keys of each other shard come before an older key (P18).
+    /// The queued keys of all shards, by priority and then by age. Those of each shard are in this order already. Over several shards the
+    /// ages are [stamps](crate::order), so fewer than 64 keys of each other shard come before an older key (P18).
     fn by_age<'s>(&self, mut queued: Vec<Found<'s, K>>) -> Vec<Found<'s, K>> {
         if self.shards() > 1 {
             queued.sort_by_key(|found| found.seen.by_age()); // stable
@@ -204,8 +204,8 @@ impl<K: Hash + Eq + Clone> Shared<K> {
         queued
     }
 
-    /// The keys in the order in which getters would have been handed them, but for turns of lower priorities: by priority, groups in
-    /// turn, and then by age; with several shards, approximately.
+    /// The keys in the order in which getters would have been handed them, except for turns of lower priorities: by priority, groups in
+    /// turn, and then by age. With several shards the order is approximate.
     fn in_order_of_hand_out(&self, queued: Vec<Found<'_, K>>) -> Vec<K> {
         let queued = self.by_age(queued);
         if !self.settings.order.has_groups() {

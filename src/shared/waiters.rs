@@ -6,17 +6,17 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::task::Waker;
 
-/// Waits for the end of the work, and for the shut-down.
+/// Those that wait for the end of the work, or for the shut-down.
 #[derive(Default)]
 pub(super) struct LifeCycle {
     /// Threads and tasks in a drain or in an idle wait.
     pub(super) drainers: WaitList,
     /// The shards whose work they wait for, as bits.
     awaited: u64,
-    /// The number of plain shut-downs: each releases the drains that wait.
+    /// The number of plain shut-downs, each of which releases the drains that wait.
     pub(super) released: u64,
-    /// Tasks that wait for the shut-down to begin. They have a list of their own: the shut-down by a drain wakes them, but not the threads
-    /// and tasks that wait for a drain to end.
+    /// Tasks that wait for the shut-down to begin. Their list is apart, because the shut-down by a drain wakes them, but not those that
+    /// wait for a drain to end.
     pub(super) shut_down_waiters: WaitList,
 }
 
@@ -27,7 +27,7 @@ impl LifeCycle {
         self.drainers.push(waiter)
     }
 
-    /// The work of this shard has ended: returns all waiters, to be woken, if one of them waits for this shard.
+    /// If anyone waits for this shard, whose work has ended, returns all waiters, to be woken.
     pub(super) fn work_ended(&mut self, shard: usize) -> WakeList {
         if self.awaited & 1 << shard == 0 { WakeList::default() } else { self.take_drainers() }
     }
@@ -39,7 +39,7 @@ impl LifeCycle {
     }
 }
 
-/// The tasks, by shard and ticket of the machine. So those that wait for one key are taken off the list as a whole, however many they are.
+/// The tasks, by shard and ticket of the machine, so that those that wait for one key are taken off the list as a whole.
 #[derive(Default)]
 pub(super) struct DirtyWaiters {
     waiting: BTreeMap<(usize, machine::DirtyTicket), BTreeMap<Ticket, Waiter>>,
@@ -51,7 +51,7 @@ pub(super) struct DirtyWaiters {
 pub(crate) struct DirtyWait((usize, machine::DirtyTicket), Ticket);
 
 impl DirtyWaiters {
-    /// Puts a task on the list: at its place, if it has one. Returns the waker that was there.
+    /// Puts a task on the list, at its place if it has one. Returns the waker that was there.
     pub(super) fn insert(
         &mut self,
         of: (usize, machine::DirtyTicket),
@@ -74,8 +74,8 @@ impl DirtyWaiters {
         waiter
     }
 
-    /// Takes the tasks off the list that wait for the hand-out of this ticket. (A future that was leaked may leave an entry behind; then
-    /// an add of a later key in this slot wakes its task in vain.)
+    /// Takes the tasks off the list that wait for the hand-out of this ticket. (A leaked future may leave an entry behind, whose task is
+    /// then woken in vain by an add of a later key in this slot.)
     pub(super) fn take(&mut self, of: (usize, machine::DirtyTicket), wakes: &mut WakeList) {
         self.waiting.remove(&of).into_iter().for_each(|tasks| wakes.push_tree(tasks));
     }

@@ -1,56 +1,30 @@
 //! The queue's lock: a mutex that releases with a plain store.
 //!
-//! Two flags, side by side in one cache line:
+//! Most mutexes need two locked read-modify-writes, one to lock and one to unlock. Each takes about half as long as a critical section of
+//! the queue, so this lock saves the second: it releases with a plain store, and looks at `has_parked` afterwards. `reports/lock.md` in the
+//! repository has all states of the two flags, the argument in terms of `C11` and for each processor, and which model shows which line.
 //!
-//! | `locked` | `has_parked` | state |
-//! |---|---|---|
-//! | false | false | free |
-//! | true | false | held; no thread is parked, or one has been woken and has not arrived yet: the release is a store and a load |
-//! | true | true | held, and threads are parked or about to park: the release wakes one of them |
-//! | false | true | just released: the releasing thread is about to wake another, or a thread about to park finds it free |
+//! **The price is a race.** The releasing processor may load `has_parked` before others see its store to `locked`. A thread that raises
+//! `has_parked` and looks at `locked` between the two parks, and is missed by this release. So one of the parked threads always has a
+//! timeout, in case no later release wakes it before. The timeout is [`TIMED_PARK`] at first, and doubles up to [`TIMED_PARK_MAX`] when it
+//! expires with the flag up, because that shows that the lock was really held.
 //!
-//! A critical section of the queue takes some ten nanoseconds, and on the machines it was measured on a locked read-modify-write
-//! takes five. Most locks need two of them, one to take and one to release. This one releases with a plain store and looks at
-//! `has_parked` afterwards: add + get + done of one thread, three critical sections, takes two thirds of the time that it takes
-//! under `parking_lot`'s mutex (`benches/TABLES.md`, "Designs").
+//! **How a contender spins** depends on what the last looks at the lock have found. If it was mostly held, a contender stays away for some
+//! microseconds before each look, so that the holder keeps the cache lines for many calls in a row. If it was mostly free, a contender
+//! first looks again and again at once, but only while transfers of the cache line are fast, which each contender's first look measures.
 //!
-//! **The price is a race.** The processor of the thread that releases may load `has_parked` before other processors see its
-//! store to `locked`. A thread that raises `has_parked` and looks at `locked` between the two finds the lock held, parks, and is
-//! not woken. So one of the parked threads parks with a timeout, [`TIMED_PARK`], and looks again. Any later release wakes it sooner.
-//! The models of `loom-tests/` have both, the race and a timed park that ends at any time; and, to show that wake-ups suffice but
-//! for the race, a timed park that never ends and a fence in place of the race. `reports/lock.md` in the repository has this in terms of
-//! `C11`, for each processor, and which model shows which line.
+//! **One thread always wakes the next** while threads are parked: the holder, if `has_parked` is up; or a woken thread that has not taken
+//! the lock yet; or the one with the timeout. A woken thread raises the flag again if others are parked, or if it has to park itself, so a
+//! release wakes at most one thread.
 //!
-//! **A release does not wait** for the list of parked threads. If another thread has the list, the release leaves `has_parked` up and goes
-//! on, because the system may have stopped that thread (P21). If that thread has already looked and is about to park, it has missed this
-//! release as in the race, and the same timed park finds it.
+//! **The lock is not fair**, on purpose: moving a cache line from core to core takes ten times as long as a critical section, so it pays if
+//! the running thread takes the lock many times in a row. But a thread that parks again, [`STARVED_AFTER`] or longer after its first park,
+//! is starved. While one is parked, a release hands the lock off, once in [`HANDOFF_INTERVAL`] at most: the releasing thread takes it again
+//! and sets `handoff`, and the next thread that unparks owns it.
 //!
-//! **A lock that stays held.** The race is over within nanoseconds of the moment in which `has_parked` goes up: every release
-//! that comes later sees the flag. So a timed park that expires while the flag is up has found a lock that is really held. The
-//! thread looks once, without spinning, and parks for twice the time, up to [`TIMED_PARK_MAX`]. It starts again with
-//! [`TIMED_PARK`] if it is woken, or if the flag was down when the park expired. Another thread that parks meanwhile has a timeout of
-//! its own, if that is shorter.
-//!
-//! **How a contender looks for the lock** depends on what its looks have found. If the lock was mostly held, its users do nothing but call:
-//! then a contender stays away for some microseconds before each look, so that the holder has the cache lines for many calls in a row. If it
-//! was mostly free, its users work between their calls, and a contender first looks again and again at once, because the holder leaves
-//! the lock alone when it has released it. But that pays only if the cache line comes fast. The host of a virtual machine moves its
-//! cores, so that a transfer takes 40 or 170 nanoseconds, and if it takes long, looks keep the line away from the holder. So a contender
-//! also times its first look, and stays away while transfers are slow. Two threads with 100 ns of work after each call take three quarters
-//! of the time, and the 99.9th percentile of a get is below a microsecond in place of ten.
-//!
-//! **Wake-ups.** While threads are parked, there is always one that wakes the next: the holder, if `has_parked` is up; or a thread
-//! that has been woken and has not taken the lock yet; or the timed one. A woken thread that takes the lock raises `has_parked` if
-//! others are parked; one that finds the lock held raises it and parks again. So a release wakes at most one thread.
-//!
-//! **Not fair**, on purpose: to move a cache line from core to core costs a hundred nanoseconds, so it pays if the thread that runs
-//! takes the lock many times in a row. A thread that parks again, [`STARVED_AFTER`] or longer after it first parked, is starved. While a
-//! starved thread is parked, a release hands the lock off, once in [`HANDOFF_INTERVAL`] at most: the releasing thread takes it again, sets
-//! `handoff`, and the next thread that unparks owns it.
-//!
-//! **No poison.** The foreign code that runs under it, `Eq`, `Equivalent` and `Clone` of keys, never observes a broken invariant, and
-//! leaves none if it panics. If it uses the queue, it takes a lock that its thread holds: a panic in debug builds, a deadlock in
-//! release builds. (With several shards, it may take another lock: two such threads can wait for each other.)
+//! **There is no poison**, because the foreign code that runs under the lock, `Eq`, `Equivalent` and `Clone` of keys, leaves no broken
+//! invariant if it panics. If it calls the queue, it waits for a lock of its own thread: a panic in debug builds and a deadlock in release
+//! builds. With several shards two such threads can also wait for each other.
 
 use super::{
     AtomicBool, AtomicU8, Condvar, Holder, Ordering, ParkGuard, ParkMutex, UnsafeCell, fence, model_const, now,
@@ -62,32 +36,31 @@ use std::ops::{Deref, DerefMut};
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
-/// The first timeout of a timed park: how long a wake-up that is lost to the race delays a thread. (Longer where the system's timer
-/// is coarse.)
+/// The first timeout of a timed park: for how long the race can delay a thread, or longer where the system's timer is coarse.
 const TIMED_PARK: Duration = Duration::from_micros(250);
 
-/// The longest timeout of a timed park. At one look in 16 ms a blocked thread costs one or two thousandths of a core. No
-/// longer, because the timed park is also what finds a lock that is free while the thread that was woken for it does not run.
+/// The longest timeout of a timed park. With a look each 16 ms a blocked thread costs one or two thousandths of a core. It is no longer
+/// because the timed park also finds a lock that is free while the thread that was woken for it does not run.
 const TIMED_PARK_MAX: Duration = Duration::from_millis(16);
 
-/// A thread that parks for the lock again, this long or longer after it first parked, is starved.
+/// A thread that parks again, this long or longer after it first parked for the lock, is starved.
 const STARVED_AFTER: Duration = Duration::from_micros(model_const(200, 0) as u64);
 
-/// The least time between two hand-offs: while the woken thread is on its way, nobody has the lock. (256 threads on two cores, all of them
-/// starved, took three times as long without this.)
+/// The least time between two hand-offs. Nobody has the lock while the woken thread is on its way, which made 256 starved threads on two
+/// cores three times as slow.
 const HANDOFF_INTERVAL: Duration = Duration::from_micros(model_const(1000, 0) as u64);
 
 /// Data that one thread at a time may touch.
 pub(crate) struct Mutex<T> {
     locked: AtomicBool,
-    /// Written under `parked` only; read after each release.
+    /// Tells a release to wake a parked thread, and is down while one that was woken is on its way. Written under `parked` only.
     has_parked: AtomicBool,
-    /// How many of the last looks found the lock held: 0 none, 240 all. A hint, as is the next one. Written by a thread that has looked and
-    /// then taken the lock.
+    /// How many of the last looks found the lock held, from 0 (none) to 240 (all). A hint, like the next field, written by a thread that
+    /// has looked and then taken the lock.
     heat: AtomicU8,
-    /// How many of the last transfers of this cache line were fast: up to [`SURE`].
+    /// How many of the last transfers of this cache line were fast, up to [`SURE`].
     near: AtomicU8,
-    /// There are many such locks, so this one is hardly ever contended, and for a short time.
+    /// There are many such locks, so that each is rarely contended, and then for a short time.
     one_of_many: bool,
     parked: ParkMutex<ParkedState>,
     unpark_cv: Condvar,
@@ -95,12 +68,12 @@ pub(crate) struct Mutex<T> {
     data: UnsafeCell<T>,
 }
 
-/// The threads that are parked. A thread that unparks locks this before it does anything else.
+/// The threads that are parked. A thread that unparks takes this mutex before it does anything else.
 #[derive(Default)]
 struct ParkedState {
-    /// Their number.
+    /// The number of parked threads.
     parked: u32,
-    /// One of them parks with this timeout.
+    /// The timeout of the parked thread that has one.
     timed: Option<Duration>,
     /// The number of starved threads.
     starved: u32,
@@ -110,33 +83,33 @@ struct ParkedState {
     handoff_at: Option<Instant>,
 }
 
-/// How a thread spins for the lock before it parks: in each round it stays away from the lock's cache line for a number of spin
-/// hints, and then looks once.
+/// How a thread spins for the lock before it parks: in each round it stays away from the lock's cache line for some spin hints, and then
+/// looks once.
 #[derive(Clone, Copy)]
 struct SpinPolicy {
     rounds: usize,
     spins_per_round: usize,
 }
 
-/// A contender stays away for some microseconds (2 to 10, as long as the hints take) before each look, and parks after six. With stays of
-/// twice that, two threads were 13 % faster on an Intel machine, and a contender that meets one short critical section waits twice as long.
-/// On 64-bit ARM a hint is an `isb`, which empties the pipeline, so a stay is of that order, too; on 32-bit ARM it is a `yield`, which many
-/// cores pass over, so a contender parks sooner. Neither was measured.
+/// A contender stays away for 2 to 10 microseconds before each look, depending on the processor, and parks after six looks. Longer stays
+/// suit threads that do nothing but call, but make one that meets a short critical section wait longer. `reports/lock.md` says what to
+/// expect on ARM, where none of this was measured.
 const BACKOFF_LONG: SpinPolicy = SpinPolicy { rounds: 6, spins_per_round: 200 };
-/// What comes before that if the lock is mostly found free and transfers are fast.
+/// What a contender does before that if the lock is mostly found free and transfers are fast.
 const LOOK_SOON: SpinPolicy = SpinPolicy { rounds: 24, spins_per_round: 2 };
-/// A lock with this heat, or more, is held most of the time: if threads do nothing but call, seven looks of ten find it held.
+/// From this heat on a lock counts as mostly held. Threads that do nothing but call find it held at seven looks of ten.
 const HOT: u8 = 160;
-/// All of the last transfers were fast.
+/// The value of `near` when all of the last transfers were fast.
 const SURE: u8 = 15;
-/// The nanoseconds of a transfer from which on it was one, and not a read of the own cache, and from which on it was slow.
+/// The nanoseconds of a look that had to transfer the cache line: below this range the line was in the thread's own cache, above it the
+/// transfer was slow.
 const TRANSFER: std::ops::Range<u64> = 15..85;
-/// Three readings of the clock take about as long as this number of spin hints.
+/// The number of spin hints that take about as long as three readings of the clock.
 const READINGS: usize = 3;
 /// For locks that exist in large numbers.
 const BACKOFF_SHORT: SpinPolicy = SpinPolicy { rounds: 20, spins_per_round: 8 };
 
-// SAFETY: the data is lent to one thread at a time (L1), so it need not be `Sync`; it may move from one to the other.
+// SAFETY: the data is lent to one thread at a time (L1), so it may move between threads and need not be `Sync`.
 unsafe impl<T: Send> Send for Mutex<T> {}
 // SAFETY: as for `Send` (L1).
 unsafe impl<T: Send> Sync for Mutex<T> {}
@@ -146,7 +119,7 @@ impl<T> Mutex<T> {
         Self::with_policy(value, false)
     }
 
-    /// One of many locks, so it is hardly ever contended: a contender looks again sooner.
+    /// A lock of which there are many, so that it is hardly ever contended: a contender looks again sooner.
     #[cfg_attr(loom, allow(dead_code, reason = "its users have loom's mutex in the models"))]
     pub(crate) fn one_of_many(value: T) -> Self {
         Self::with_policy(value, true)
@@ -174,15 +147,15 @@ impl<T> Mutex<T> {
         MutexGuard::new(self)
     }
 
-    /// The lock, if it is free.
+    /// Takes the lock if it is free.
     #[inline]
     #[cfg_attr(loom, allow(dead_code, reason = "its users have loom's mutex in the models"))]
     pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         if self.try_acquire() { Some(MutexGuard::new(self)) } else { None }
     }
 
-    /// The lock, if it becomes free while this thread spins for it. `None`: the holder takes longer than a critical section does, so the
-    /// system has put it off its core, or many threads wait.
+    /// Takes the lock if it becomes free while this thread spins for it. Otherwise the holder takes longer than a critical section does,
+    /// because the system has put it off its core, or many threads wait.
     #[cfg_attr(loom, allow(dead_code, reason = "its users have loom's mutex in the models"))]
     pub(crate) fn lock_briefly(&self) -> Option<MutexGuard<'_, T>> {
         if self.try_acquire() {
@@ -223,7 +196,7 @@ impl<T> Mutex<T> {
         let first_park = now();
         let (mut state, mut timeout, mut starved) = (self.parked(), TIMED_PARK, false);
         loop {
-            // The flag goes up before the look. But for the race, the release sees the flag, or this thread the release.
+            // The flag goes up before the look, so that either the release sees the flag or this thread sees the release, but for the race.
             self.has_parked.store(true, Ordering::Relaxed);
             fence(Ordering::SeqCst);
             if self.try_acquire() {
@@ -249,7 +222,7 @@ impl<T> Mutex<T> {
         self.has_parked.store(state.parked > 0, Ordering::Relaxed);
     }
 
-    /// Parks until woken; for `timeout` at most, unless another thread parks for no longer than that. Returns whether the time is up.
+    /// Parks until woken, or until `timeout` unless another thread parks with one that is no longer. Returns whether the time is up.
     fn park<'m>(
         &'m self,
         mut state: ParkGuard<'m, ParkedState>,
@@ -277,7 +250,7 @@ impl<T> Mutex<T> {
         if self.one_of_many { BACKOFF_SHORT } else { BACKOFF_LONG }
     }
 
-    /// Spins for the lock. Returns whether this thread took it.
+    /// Spins for the lock. Returns whether this thread has taken it.
     fn spin(&self, policy: SpinPolicy) -> bool {
         if parallelism() == 1 || self.one_of_many || cfg!(loom) {
             let rounds = if parallelism() > 1 { policy.rounds } else { model_const(0, 1) };
@@ -305,13 +278,13 @@ impl<T> Mutex<T> {
         taken
     }
 
-    /// Stays away for a while, and then looks once. Returns whether this thread took the lock.
+    /// Stays away for a while, and then looks once. Returns whether this thread has taken the lock.
     fn look(&self, policy: SpinPolicy) -> bool {
         spin_hint(policy.spins_per_round);
         !self.locked.load(Ordering::Relaxed) && self.try_acquire()
     }
 
-    /// Whether the lock is held, and for how many nanoseconds the cache line was on its way: a look, less the time of a reading of the clock.
+    /// Whether the lock is held, and for how many nanoseconds the cache line was on its way, without the time of reading the clock.
     fn time_look(&self) -> (bool, u64) {
         let begin = now();
         let before = now();
@@ -320,13 +293,14 @@ impl<T> Mutex<T> {
         (is_held, took.saturating_sub(before - begin).as_nanos() as u64)
     }
 
-    /// Wakes a parked thread, unless another thread has the list of them: see "A release does not wait" above.
+    /// Wakes a parked thread. It does not wait for the list of parked threads, because the system may have stopped the thread that has it
+    /// (P21). If that thread thereby misses this release, its timeout ends its park.
     #[cold]
     fn unpark_one(&self) {
         let Some(mut state) = try_parked(&self.parked) else { return };
         self.has_parked.store(false, Ordering::Relaxed);
         if state.parked > 0 {
-            // The woken thread locks `parked` first, and sees `handoff`.
+            // The woken thread takes `parked` first, and then sees `handoff`.
             let may_hand_off = state.starved > 0 && state.handoff_at.is_none_or(|at| at.elapsed() >= HANDOFF_INTERVAL);
             if !state.handoff && may_hand_off && self.try_acquire() {
                 (state.handoff, state.handoff_at) = (true, Some(now()));
@@ -336,7 +310,7 @@ impl<T> Mutex<T> {
         }
     }
 
-    /// Calls `f` where a thread that is about to park may be stopped.
+    /// Calls `f` at the point where a thread that is about to park might be stopped.
     #[cfg(any(test, loom))]
     pub(crate) fn about_to_park(&self, f: impl FnOnce()) {
         let _parked = self.parked();
@@ -349,8 +323,8 @@ impl<T> Mutex<T> {
     }
 }
 
-/// The heat after so many looks that found the lock held, and one that found it free: a mean in which each look counts a sixteenth.
-/// A longer row of held looks is one holder that takes long, and counts as six.
+/// The heat after `held` looks that found the lock held, and one that found it free: a mean in which each look counts a sixteenth. Held
+/// looks count as six at most, because a longer row of them is one holder that takes long.
 fn heat_after(heat: u8, held: u32) -> u8 {
     let hotter = (0..held.min(6)).fold(heat, |heat, _| heat + ((240 - heat) >> 4));
     hotter - (hotter >> 4)
@@ -364,7 +338,7 @@ impl<T: fmt::Debug> fmt::Debug for Mutex<T> {
     }
 }
 
-/// The lock, until it is dropped. It stays on its thread (it is not `Send`), and lends the data to no other (nor `Sync`).
+/// The lock, until it is dropped. It stays on its thread (it is not `Send`), and lends the data to no other thread (it is not `Sync`).
 pub(crate) struct MutexGuard<'m, T> {
     lock: &'m Mutex<T>,
     _stays: PhantomData<*mut T>,

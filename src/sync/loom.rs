@@ -1,7 +1,7 @@
 //! The implementation for the models, with loom.
 //!
-//! What loom does not have is left out: there is no time, so a deadline either has passed when a thread parks, or is never reached; and
-//! there is no spinning, which would explore the same interleavings as parking.
+//! It leaves out what loom does not have. Without time, a deadline has passed when a thread parks, or is never reached; and spinning would
+//! only explore the same interleavings as parking.
 
 pub(crate) use loom::cell::UnsafeCell;
 pub(crate) use loom::sync::Arc;
@@ -17,7 +17,7 @@ use std::cell::Cell;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// Loom's mutex. With the mutex of [`super::lock`], the models would explore the steps of the lock each time. That lock has its own models.
+/// Loom's mutex. With that of [`super::lock`], which has models of its own, each model would explore the steps of the lock again.
 #[derive(Debug)]
 pub(crate) struct Mutex<T>(loom::sync::Mutex<T>);
 
@@ -51,7 +51,8 @@ impl<T> Mutex<T> {
     }
 }
 
-/// A mutex and a condvar instead of `loom::thread::park`: an `unpark` at the same time as a `join` fails an assertion inside loom 0.7.
+/// A mutex and a condvar instead of `loom::thread::park`, because an `unpark` at the same time as a `join` fails an assertion inside loom
+/// 0.7.
 #[derive(Debug)]
 pub(crate) struct Parker(Unparker);
 
@@ -71,7 +72,7 @@ impl Parker {
         self.0.clone()
     }
 
-    /// With a deadline in the past returns at once, whether there is a token or not. A deadline in the future is ignored.
+    /// Returns at once if the deadline is in the past, whether there is a token or not, and ignores a deadline in the future.
     pub(crate) fn park(&self, deadline: Option<Instant>) {
         if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
             return;
@@ -85,7 +86,7 @@ impl Parker {
     }
 }
 
-/// Lets other threads go on: time passes when they do.
+/// Lets other threads go on, because that is how time passes here.
 pub(crate) fn park_briefly(_: &Parker, _: Instant) {
     loom::thread::yield_now();
 }
@@ -97,7 +98,7 @@ impl Unparker {
     }
 }
 
-/// Loom's `Arc` has no weak references, so this is a strong one: a model with a driver thread ends it by a shut-down.
+/// A strong reference, because loom's `Arc` has no weak ones. A model with a driver thread ends it by a shut-down.
 pub(crate) struct Weak<T>(Arc<T>);
 
 impl<T> Weak<T> {
@@ -123,7 +124,7 @@ pub(crate) fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> std::io:
     loom::thread::Builder::new().name(name.to_owned()).spawn(run)
 }
 
-/// Always `false`: a model's threads are coroutines of one thread, so all of them would seem to unwind when one does.
+/// Always `false`, because a model's threads are coroutines of one thread, and all would seem to unwind when one does.
 pub(crate) fn panicking() -> bool {
     false
 }
@@ -134,8 +135,8 @@ pub(crate) fn yield_while(_idle: impl Fn() -> bool) {}
 
 std::thread_local!(static LOOKS: Cell<u64> = const { Cell::new(0) });
 
-/// Advances by one microsecond per call, because a model has to do the same whenever its threads take the same steps. Always in the past,
-/// so a deadline computed from it has passed when a thread parks.
+/// Advances by one microsecond per call, so that a model does the same whenever its threads take the same steps. It is always in the past,
+/// so that a deadline computed from it has passed when a thread parks.
 pub(crate) fn now() -> Instant {
     static BASE: OnceLock<Instant> = OnceLock::new();
     let base = *BASE.get_or_init(|| Instant::now().checked_sub(Duration::from_secs(1)).expect("up for a second"));
@@ -151,7 +152,7 @@ pub(crate) fn restart_clock() {
 
 std::thread_local!(static BUSY_LOOKS: Cell<usize> = const { Cell::new(0) });
 
-/// The next calls of `try_lock` and `lock_briefly` find the lock held, as many as this.
+/// This many next calls of `try_lock` and `lock_briefly` find the lock held.
 pub(crate) fn find_busy(looks: usize) {
     BUSY_LOOKS.set(looks);
 }
@@ -170,14 +171,14 @@ pub(crate) fn note_parallelism() {}
 
 std::thread_local!(static TIME_PASSES: Cell<bool> = const { Cell::new(false) });
 
-/// Sets whether time passes from now on: if it does, timed parks expire at once, and a release of the lock may be seen late.
+/// Sets whether time passes from now on, so that timed parks expire at once, and a release of the lock may be seen late.
 pub(crate) fn let_time_pass(passes: bool) {
     TIME_PASSES.set(passes);
 }
 
 pub(crate) fn give_way() {}
 
-/// If time passes, every woken thread is overdue, as a thread may be in reality at any moment; otherwise none is.
+/// If time passes, every woken thread is overdue, as it may be in reality at any moment. Otherwise none is.
 pub(crate) fn overdue(_woken_at: Instant) -> bool {
     TIME_PASSES.get()
 }
@@ -186,21 +187,21 @@ pub(crate) fn overdue(_woken_at: Instant) -> bool {
 #[allow(dead_code)]
 pub(crate) const OVERDUE: Duration = Duration::ZERO;
 
-/// Called between the store that releases the lock and the load of `has_parked`: lets the load come first, or, in the models without
-/// time, is a full fence.
+/// Called between the store that releases the lock and the load of `has_parked`. If time passes, the load may come first. Otherwise this is
+/// a full fence.
 pub(super) fn unlock_check_fence() {
     if !TIME_PASSES.get() {
         fence(Ordering::SeqCst);
     }
 }
 
-/// The list of parked threads, unless another thread has it. Without time it waits: a park that never expires does not make up for a release
-/// that is missed.
+/// The list of parked threads, unless another thread has it. Without time this waits, because no park expires that would make up for a
+/// missed release.
 pub(super) fn try_parked<T>(parked: &ParkMutex<T>) -> Option<ParkGuard<'_, T>> {
     if TIME_PASSES.get() { parked.try_lock().ok() } else { parked.lock().ok() }
 }
 
-/// If time passes, expires before any notification; otherwise never expires. Returns whether it has expired.
+/// If time passes, expires before any notification, and otherwise never. Returns whether it has expired.
 pub(super) fn wait_timed<'m, T>(
     condvar: &Condvar,
     mutex: &'m ParkMutex<T>,
@@ -218,7 +219,7 @@ pub(super) fn wait_timed<'m, T>(
 
 pub(super) fn spin_hint(_times: usize) {}
 
-/// Does nothing: a model's threads are coroutines of one thread, so the check of debug builds could not distinguish them.
+/// Does nothing, because a model's threads are coroutines of one thread, which the check of debug builds could not distinguish.
 #[derive(Default)]
 pub(super) struct Holder;
 

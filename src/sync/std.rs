@@ -20,7 +20,7 @@ use std::sync::TryLockError;
 pub(super) use std::sync::{Condvar, Mutex as ParkMutex, MutexGuard as ParkGuard};
 use std::time::{Duration, Instant};
 
-/// Called between the store that releases the lock and the load of `has_parked`. The processor may reorder the two, the compiler must not.
+/// Called between the store that releases the lock and the load of `has_parked`. The compiler must not reorder the two; the processor may.
 #[inline]
 #[cfg(not(feature = "std-lock"))]
 pub(super) fn unlock_check_fence() {
@@ -54,7 +54,7 @@ pub(super) fn spin_hint(times: usize) {
     (0..times).for_each(|_| std::hint::spin_loop());
 }
 
-/// The thread that holds a lock, in debug builds only: a thread that takes the lock twice panics then, instead of waiting for itself.
+/// In debug builds, the thread that holds a lock, so that a thread which takes it twice panics instead of waiting for itself.
 #[derive(Default)]
 pub(super) struct Holder(#[cfg(debug_assertions)] AtomicUsize);
 
@@ -67,7 +67,7 @@ impl Holder {
     }
 
     pub(super) fn set(&self) {
-        self.0.store(Self::this_thread(), Ordering::Relaxed); // Relaxed: a thread finds only its own value equal to its own.
+        self.0.store(Self::this_thread(), Ordering::Relaxed); // Relaxed: no other thread stores this thread's value
     }
 
     pub(super) fn clear(&self) {
@@ -116,18 +116,18 @@ impl<T> UnsafeCell<T> {
     }
 }
 
-/// Calls `f` with this thread's parker, which is made at the first wait and reused, so that later waits allocate nothing. If `f` calls
-/// foreign code that waits, this wait has a parker of its own, and does not use up a wake-up of the first.
+/// Calls `f` with this thread's parker, which is made at the first wait and then reused, so that later waits allocate nothing. If `f` calls
+/// foreign code that waits, that wait gets a parker of its own and cannot use up a wake-up of the first.
 pub(crate) fn with_parker<R>(f: impl FnOnce(&Parker) -> R) -> R {
     thread_local!(static PARKER: Cell<Option<Parker>> = const { Cell::new(None) });
-    // A thread that is ending may still wait, in the destructor of another thread-local: then it gets a new parker.
+    // The destructor of another thread-local may wait when this one is gone already. It then gets a new parker.
     let parker = PARKER.try_with(Cell::take).ok().flatten().unwrap_or_else(Parker::new);
     let result = f(&parker);
     _ = PARKER.try_with(|kept| kept.set(Some(parker)));
     result
 }
 
-/// Parks with a token of its own. Any library may set or consume the token of `std::thread::park` on the same thread.
+/// Parks with a token of its own, because any library may set or consume the token of `std::thread::park` on the same thread.
 #[derive(Debug)]
 pub(crate) struct Parker(crossbeam_utils::sync::Parker);
 
@@ -194,13 +194,13 @@ pub(crate) fn yield_while(idle: impl Fn() -> bool) {
     }
 }
 
-/// The number of threads that can run at the same time. Cached, as the system call reads several files.
+/// The number of threads that can run at the same time. It is cached, because the system call reads several files.
 pub(crate) fn parallelism() -> usize {
     CPUS.get(available_parallelism)
 }
 
-/// Asks for it again if it is not known to be more than one. Called when a queue is made, because the system answers for the calling thread:
-/// if a thread that is bound to a core has asked first, no thread would spin for a lock.
+/// Asks again if the answer was one so far. Each new queue calls this, because the system answers for the calling thread: if one that is
+/// bound to a core had asked first, no thread would ever spin for a lock.
 pub(crate) fn note_parallelism() {
     CPUS.ask(available_parallelism);
 }
@@ -234,14 +234,14 @@ impl Cpus {
     }
 }
 
-/// Called between two critical sections by a call that makes many of them in a row: a thread that waits for the lock checks it every few
-/// microseconds (`BACKOFF_LONG` of the lock: 200 hints), and must find it free at one of these checks.
+/// Called between critical sections by a call that makes many of them in a row. It lasts longer than a contender stays away between two
+/// looks at the lock (`BACKOFF_LONG`: 200 hints), so that one of the looks finds the lock free.
 pub(crate) fn give_way() {
     if parallelism() > 1 { spin_hint(300) } else { std::thread::yield_now() }
 }
 
-/// A woken thread that has not taken the lock after this time is overdue: then an add wakes the next one. A thread on an idle core takes
-/// up to some 50 microseconds, so with a shorter time a burst of adds would make more wake-ups than it needs.
+/// A woken thread that has not taken the lock after this time is overdue, and an add wakes the next one. On an idle core a thread takes up
+/// to some 50 microseconds, so a shorter time would cause needless wake-ups in a burst of adds.
 pub(crate) const OVERDUE: Duration = Duration::from_micros(50);
 
 /// Whether a thread that was woken at that time is overdue.
@@ -250,9 +250,9 @@ pub(crate) fn overdue(woken_at: Instant) -> bool {
     woken_at.elapsed() >= OVERDUE
 }
 
-/// A counter that grows with time, at the same pace on all cores, from which nothing but an order is concluded.
+/// A counter that grows with time, at the same pace on all cores. It serves for comparisons only.
 pub(crate) fn stamp() -> u64 {
-    // In steps of about 100 ns: the highest bits are for the priority, and the counter must not get there in the life of a machine.
+    // In steps of about 100 ns, so that in the life of a machine it does not reach the highest bits, which are for the priority.
     #[cfg(feature = "quanta")]
     return crate::time::coarse_clock::counter() >> 8;
     #[cfg(not(feature = "quanta"))]

@@ -1,7 +1,8 @@
 //! `std`'s mutex in place of [the queue's own](super::lock), with the feature `std-lock`.
 //!
-//! It is slower (each section takes one more locked read-modify-write, and a contender goes to sleep sooner), and there is nothing of ours
-//! in it to trust. As in the queue's own lock, a panic does not poison it, and a debug build panics if a thread takes it twice.
+//! It is slower, because each section takes one more locked read-modify-write and a contender goes to sleep sooner, but nothing in it has
+//! to be taken on trust from this crate. As in the queue's own lock, a panic does not poison it, and a debug build panics if a thread takes
+//! it twice.
 
 use super::{Holder, spin_hint};
 use std::fmt;
@@ -19,7 +20,7 @@ impl<T> Mutex<T> {
         Self { holder: Holder::default(), data: StdMutex::new(value) }
     }
 
-    /// The same: `std`'s has one way to wait.
+    /// The same, because `std`'s mutex has only one way to wait.
     pub(crate) fn one_of_many(value: T) -> Self {
         Self::new(value)
     }
@@ -30,7 +31,7 @@ impl<T> Mutex<T> {
         self.guard(self.data.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The lock, if it is free.
+    /// Takes the lock if it is free.
     #[inline]
     pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         match self.data.try_lock() {
@@ -40,7 +41,7 @@ impl<T> Mutex<T> {
         }
     }
 
-    /// The lock, if it becomes free while this thread spins for it for some microseconds.
+    /// Takes the lock if it becomes free while this thread spins for some microseconds.
     pub(crate) fn lock_briefly(&self) -> Option<MutexGuard<'_, T>> {
         self.holder.assert_another_thread();
         self.try_lock().or_else(|| {

@@ -46,8 +46,9 @@ pub struct Tally {
     /// Succeeded runs with [`Outcome::RequeueAfter`](crate::Outcome::RequeueAfter) or [`RequeueWith`](crate::Outcome::RequeueWith) whose
     /// keys were requeued.
     pub requeued: u64,
-    /// Runs that failed: with any other [`Outcome`](crate::Outcome), or with a panic of the handler. The key is retried or given up. (If the
-    /// queue refused the retry, the run counts in [`refused`](Self::refused) instead.) After a panic it is done, if [`on_panic`](crate::WorkQueueBuilder::on_panic) of the queue says so.
+    /// Runs that failed: with any other [`Outcome`](crate::Outcome), or with a panic of the handler. The key is retried or given up, or,
+    /// after a panic, done if [`on_panic`](crate::WorkQueueBuilder::on_panic) of the queue says so. A run whose retry the queue refused
+    /// counts in [`refused`](Self::refused) instead.
     pub failed: u64,
     /// Failed runs whose keys are retried.
     pub retried: u64,
@@ -56,13 +57,13 @@ pub struct Tally {
     pub given_up: u64,
     /// Panics of handlers, hooks and other user code, such as the wakers of tasks that [join](crate::Workers::join_async).
     pub panicked: u64,
-    /// Runs whose retry or requeue the queue refused, because it was shut down. No other field counts them, but `panicked`. Drains and
-    /// stops return these keys in [`Leftover::refused`](crate::Leftover::refused). The exception is a key that was added while it was
-    /// processing: it is queued again.
+    /// Runs whose retry or requeue the queue refused, because it was shut down. No other field counts them, except that a panic counts in
+    /// `panicked`. Drains and stops return these keys in [`Leftover::refused`](crate::Leftover::refused), unless a key was added while it
+    /// was processing and so is queued again.
     pub refused: u64,
 }
 
-/// The number of a loop: one that ends is found among thousands.
+/// The number of a loop, by which one that ends is found among thousands.
 #[derive(Clone, Copy)]
 struct Id(u64);
 
@@ -99,10 +100,10 @@ impl PartialEq for Id {
 
 /// The loops of one [`Workers`](super::Workers).
 pub(super) struct Loops {
-    /// Each loop ends when it has processed its current key.
+    /// Set to end each loop after its current key.
     stopped: AtomicBool,
     core: Arc<Mutex<Core>>,
-    /// Locked while threads are started. `true`: all were started, and they may begin.
+    /// Locked while threads are started, and then `true` if all were started and may begin.
     gate: Mutex<bool>,
 }
 
@@ -123,12 +124,12 @@ pub(crate) struct Core {
     waiting: WaitList,
 }
 
-/// The counts of one loop. Only that loop writes them, so counting costs a plain store. They are dropped when the loop has ended, and not
-/// under a lock: the loop and the call that starts it have a reference beside that in `running`.
+/// The counts of one loop, which alone writes them, so that counting costs a plain store. They are dropped when the loop has ended, and not
+/// under the lock, because the loop and the call that starts it also have a reference.
 #[derive(Default)]
 pub(super) struct Counts {
     id: Id,
-    /// Of each run, one of these five is counted, before its key is done. So the hot path stores one number.
+    /// Each run counts in one of these five, before its key is done, so that the hot path stores one number.
     pub(super) done: Count,
     pub(super) requeued: Count,
     pub(super) run_failed: Count,
@@ -137,7 +138,7 @@ pub(super) struct Counts {
     /// What became of the keys of runs that failed or panicked.
     pub(super) retried: Count,
     pub(super) given_up: Count,
-    /// The requeues and retries that the queue has refused. Counted after them.
+    /// The requeues and retries that the queue has refused, which count here in addition.
     pub(super) refused_requeues: Count,
     pub(super) refused_retries: Count,
     /// Panics of handlers and of other user code.
@@ -151,10 +152,10 @@ pub(super) struct Counts {
 pub(super) struct Count(AtomicU64);
 
 impl Count {
-    /// Adds 1. Single writer: the owning loop.
+    /// Adds 1. Only the owning loop calls it.
     #[inline]
     pub(super) fn add(&self) {
-        // Relaxed: statistics only, with a single writer.
+        // Relaxed: statistics, with a single writer.
         self.0.store(self.0.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 
@@ -182,7 +183,7 @@ impl Counts {
     }
 
     fn add_to(&self, tally: &mut Tally) {
-        // Before what they are a part of, so that a run between the two reads makes no number negative.
+        // Read before the counts that include them, so that a run in between makes no difference negative.
         let (refused_requeues, refused_retries) = (self.refused_requeues.get(), self.refused_retries.get());
         let runs = self.runs();
         let requeued = runs.requeue.saturating_sub(refused_requeues);
@@ -233,7 +234,7 @@ impl Loops {
         self.core.lock().threads.push(thread);
     }
 
-    /// Keeps the task of a loop, until the loop has ended. The task is aborted if the others were.
+    /// Keeps the task of a loop until the loop has ended. Aborts it if the others were aborted.
     #[cfg(feature = "tokio")]
     pub(super) fn keep_task(&self, counts: &Counts, task: tokio::task::AbortHandle) {
         let aborted = {
@@ -246,7 +247,7 @@ impl Loops {
         }
     }
 
-    /// Aborts the tasks of the loops that have not ended. Calls the runtime, so without the lock.
+    /// Aborts the tasks of the loops that have not ended, without the lock, because this calls the runtime.
     #[cfg(feature = "tokio")]
     pub(super) fn abort_tasks(&self) {
         let running = {
@@ -270,7 +271,7 @@ impl Loops {
         counts
     }
 
-    /// Wakes those that wait for the loops. A panic of a waker is caught, and counted.
+    /// Wakes those that wait for the loops. A waker's panic is caught and counted.
     fn wake(&self, waiting: WakeList) {
         let panics = waiting.wake();
         if panics > 0 {
@@ -290,7 +291,7 @@ impl Loops {
         self.wake(waiting);
     }
 
-    /// Counts the runs of these loops, also of those that have ended.
+    /// A function that counts the runs of these loops, including those that have ended.
     pub(super) fn counter(&self) -> impl Fn() -> Runs + use<> {
         let core = Arc::clone(&self.core);
         move || core.lock().runs()
@@ -304,7 +305,7 @@ impl Loops {
     }
 
     pub(super) fn stop(&self) {
-        // Release, and Acquire in `is_stopped`: a loop that ends because of this sees what happened before `stop`.
+        // Release, with Acquire in `is_stopped`: a loop that this ends sees what happened before `stop`.
         self.stopped.store(true, Ordering::Release);
     }
 
@@ -313,8 +314,8 @@ impl Loops {
         self.stopped.load(Ordering::Acquire)
     }
 
-    /// Waits until no loop is left, or until the deadline. Joins no thread: a join has no deadline, and a thread whose loop has ended
-    /// may take any time to drop its thread-locals. (`JoinHandle::is_finished` does not wait for these.)
+    /// Waits until no loop is left, or until the deadline. It joins no thread, because a join has no deadline, and a thread whose loop has
+    /// ended may take any time to drop its thread-locals.
     pub(super) fn wait(&self, deadline: &Deadline) {
         park_on(&self.core, waiting, deadline, |core, late| (core.running.is_empty() || late).then_some(()));
     }
@@ -328,8 +329,8 @@ impl Loops {
             std::mem::take(&mut core.threads)
         };
         for thread in threads {
-            // A thread does not join itself, in the drop of a thread-local: POSIX leaves that undefined, and some systems wait for ever. Late in
-            // the end of a thread, the standard library may panic when it is asked for the current one.
+            // A thread in the drop of a thread-local must not join itself, which POSIX leaves undefined. So late in its life the standard
+            // library may also panic when it is asked for the current thread.
             contained(|| (thread.thread().id() != current_thread().id()).then(|| thread.join().map_err(discard)));
             self.joined();
         }

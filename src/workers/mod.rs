@@ -1,5 +1,5 @@
-//! The loop around `get` and `done`, for threads and for tasks: it catches panics, counts and limits retries, and a drain returns
-//! the keys that were left.
+//! The loop around `get` and `done`, for threads and for tasks. It catches panics and counts and limits retries, and a drain returns the
+//! keys that were left.
 //!
 //! ```text
 //!          ┌───────────────────────────────────────────────────────┐
@@ -14,9 +14,9 @@
 //!    └▶ shut down and empty: the loop ends
 //! ```
 //!
-//! A loop runs in a thread of its own ([`spawn`](WorkersBuilder::spawn)), in the caller's thread ([`run`](Workers::run)), as a future
-//! ([`run_async`](Workers::run_async)), or as a task of Tokio (`spawn_tasks`, in `tasks.rs`). The number of loops is the number of keys that are processed at the same time. The steps of all
-//! loops are in `run_loop.rs`.
+//! A loop, of which `run_loop.rs` has the steps, runs in a thread of its own ([`spawn`](WorkersBuilder::spawn)), in the caller's thread
+//! ([`run`](Workers::run)), as a future ([`run_async`](Workers::run_async)), or as a task of Tokio (`spawn_tasks`). As many keys are
+//! processed at the same time as there are loops.
 
 mod given_up;
 mod loops;
@@ -99,6 +99,7 @@ use std::time::Duration;
 /// assert_eq!(workers.tally().succeeded, 1);
 /// # }
 /// ```
+#[doc(alias = "ParallelizeUntil")]
 pub struct Workers<K> {
     inner: Arc<Inner<K>>,
 }
@@ -187,12 +188,14 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkersBuilder<K> {
     /// The queue's limiter counts retries since the key last succeeded: [`num_requeues`](crate::Item::num_requeues). With a limiter that
     /// does not count, such as a [`Bucket`](crate::rate_limiter::Bucket) alone, no key reaches this limit.
     ///
-    /// With the default limiter 15 retries take 164 s. So an outage that lasts longer gives up each key that is due meanwhile. Such a key runs
-    /// again after its next add. If it had none but [`RequeueAfter`](Outcome::RequeueAfter) to come back, it has lost its next look, and
-    /// does not come again. If keys are looked at periodically, set no limit: the backoff grows to 1000 s, and stays there. Or let
-    /// [`on_give_up`](Self::on_give_up) add the key with a delay. A key is given up once, but events make
-    /// the time shorter: by default each add of a failing key is a run at once, which counts as a retry if it fails. For a key that always
-    /// fails, has an event each half second, and may be retried eight times with backoffs of 1 s, 2 s and so on, 255 s in all:
+    /// With the default limiter 15 retries take 164 s, so an outage that lasts longer gives up each key that is due meanwhile. A key that
+    /// was given up runs again after its next add. If it had nothing but [`RequeueAfter`](Outcome::RequeueAfter) to come back, it has lost
+    /// its next look, and does not come again. For keys that are looked at periodically set no limit, so that the backoff grows to 1000 s
+    /// and stays there, or let [`on_give_up`](Self::on_give_up) add the key with a delay.
+    ///
+    /// Events make the time shorter until a key is given up, because by default each add of a failing key is a run at once, which counts as
+    /// a retry if it fails. An example is a key that always fails, has an event each half second, and may be retried eight times, with
+    /// backoffs of 1 s, 2 s and so on, 255 s in all:
     ///
     /// | setting | given up after |
     /// |---|---|
@@ -200,8 +203,8 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkersBuilder<K> {
     /// | [`DelayedAdd::Strict`](crate::DelayedAdd::Strict): events wait for the retry | 255 s |
     /// | a limiter with [`served_only`](crate::rate_limiter::PerKey::served_only): events run, and their failures do not count | 255 s |
     ///
-    /// If the limiter panics, the key is retried after 50 ms, and the queue counts the retry itself. So the limit holds even if the limiter
-    /// panics each time.
+    /// If the limiter panics, the key is retried after 50 ms, and the queue counts the retry itself, so that the limit holds even if the
+    /// limiter panics each time.
     ///
     /// # Examples
     /// ```
@@ -219,10 +222,10 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkersBuilder<K> {
 
     /// The shortest time between the end of a run of a key and the start of its next run. None by default.
     ///
-    /// For so long after each run, also one that failed, panicked, or whose task was dropped, the key [cools down](crate::Item::cool_down):
-    /// adds that come meanwhile become one run at the end of that time, and without an add there is none. So an object that changes a
-    /// hundred times a second does not take a worker each time. A retry, a requeue or a caller's delay that is shorter waits until then. The
-    /// interval is that of the `Workers` whose loop has made the run, if a queue has several. A handler can ask for a longer one, by
+    /// After each run, even one that failed, panicked, or whose task was dropped, the key [cools down](crate::Item::cool_down) for this
+    /// time. Adds that come meanwhile become one run at its end, and without an add there is none, so that an object that changes a hundred
+    /// times a second does not take a worker each time. A retry, a requeue or a caller's delay that is shorter waits until then. If a queue
+    /// has several `Workers`, the interval is that of the one whose loop has made the run. A handler can ask for a longer one by
     /// [`Outcome::Cooldown`].
     ///
     /// # Examples
@@ -394,7 +397,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkersBuilder<K> {
             };
             workers.inner.loops.join_later(spawn(&format!("{name}-{number}"), run)?);
         }
-        // Before a loop can end: else this thread might be the last to have the handler, and drop what it has captured.
+        // Before a loop can end. Otherwise this thread might be the last to have the handler, and drop what it has captured.
         drop(handler);
         gate.open();
         Ok(workers)
@@ -402,8 +405,8 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkersBuilder<K> {
 }
 
 impl<K> Workers<K> {
-    /// Adds a loop. The tuple drops the handler before the loop, and the loop ends when it is dropped: so everything that the handler
-    /// has captured is dropped before a join returns.
+    /// Adds a loop. The tuple drops the handler before the loop, which ends when it is dropped, so that everything the handler has captured
+    /// is dropped before a join returns.
     fn enter<F>(&self, handler: F) -> (F, Loop<K>) {
         (handler, Loop::new(Arc::clone(&self.inner)))
     }
@@ -437,9 +440,9 @@ impl<K> Workers<K> {
     /// no key is queued. Before it ends, it drops its handler with the captured values.
     ///
     /// # Blocking
-    /// Until then. A handler may run for long, and the drop of a captured value or of a thread-local may take long. A handler that calls
-    /// this waits forever, because the join waits for the handler. The drop of a captured value or of a thread-local may wait forever, too.
-    /// Any number of threads may join at the same time.
+    /// Until then, which may take long if a handler runs for long, or the drop of a captured value or of a thread-local takes long. A
+    /// handler that calls this waits forever, because the join waits for the handler, and so may the drop of a captured value or of a
+    /// thread-local. Any number of threads may join at the same time.
     ///
     /// # Examples
     /// ```
@@ -852,7 +855,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
     }
 }
 
-// Like `WorkQueue`; and panics of hooks are caught.
+// As for `WorkQueue`, and panics of hooks are caught.
 impl<K: RefUnwindSafe> UnwindSafe for Workers<K> {}
 impl<K: RefUnwindSafe> RefUnwindSafe for Workers<K> {}
 

@@ -214,7 +214,7 @@ impl IntoOutcome for Outcome {
     }
 }
 
-// Then the compiler says what a handler may return, and not why the error in its `Result` does not convert.
+// With this, the compiler says what a handler may return, and not why the error in its `Result` does not convert.
 #[diagnostic::do_not_recommend]
 impl<T: IntoOutcome, E: Into<Box<dyn Error + Send + Sync>>> IntoOutcome for Result<T, E> {
     fn into_outcome(self) -> Outcome {

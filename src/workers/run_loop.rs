@@ -1,4 +1,4 @@
-//! One loop: takes a key, calls the handler, and applies the outcome.
+//! One loop, which takes a key, calls the handler and applies the outcome.
 
 use super::loops::{Count, Counts};
 use super::run_span::RunSpan;
@@ -48,7 +48,7 @@ impl<K> Default for Hooks<K> {
     }
 }
 
-/// Resolves at its second poll, for which it wakes the task; at its first, if the waker panics.
+/// Resolves at its second poll, for which it wakes the task, or at its first if the waker panics.
 async fn give_way_once() {
     let mut given = false;
     poll_fn(|cx| {
@@ -91,7 +91,7 @@ impl<K> Loop<K> {
         &self.counts
     }
 
-    /// Whether all threads were started. Waits until that is known.
+    /// Waits until all threads are started, and returns whether they were.
     pub(super) fn may_begin(&self) -> bool {
         self.workers.loops.is_open()
     }
@@ -103,9 +103,8 @@ impl<K> Drop for Loop<K> {
     }
 }
 
-// A panic is caught around the loop, not around each key, so that keys whose handlers do not panic pay nothing. The item is kept
-// outside of the loop. If it is still there after a panic, its handler has panicked. If it is not, the code after the handler has
-// panicked, and the key is done.
+// Panics are caught around the loop and not around each key, so that keys whose handlers do not panic pay nothing. The item is kept
+// outside: if it is still there after a panic, the handler has panicked, and otherwise the code after the handler, whose key is done.
 impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
     pub(super) fn run<R: IntoOutcome>(&self, handler: &mut impl FnMut(&Item<'_, K>) -> R) {
         let mut current = Current { run: None, min_interval: self.workers.hooks.min_interval };
@@ -171,7 +170,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
         }
     }
 
-    /// Begins the span of a run. Creating a span is user code and may panic, so the caller has stored the item before.
+    /// Begins the span of a run. This calls user code, which may panic, so the caller has stored the item before.
     #[cfg(feature = "tracing")]
     #[inline]
     fn enter(&self, span: &mut RunSpan, item: &Item<'_, K>) {
@@ -184,7 +183,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
     #[inline]
     fn enter(&self, _: &mut RunSpan, _: &Item<'_, K>) {}
 
-    /// Applies the outcome to a key. The key is done after that, even if this panics.
+    /// Applies the outcome to a key, which is then done, even if this panics.
     #[inline]
     fn finish(&self, item: Item<'_, K>, outcome: Outcome) {
         match outcome {
@@ -222,7 +221,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
         self.retry(item, delay, GivenUp { reason: Some(error), ..GivenUp::default() });
     }
 
-    /// Adds a key after the longer of this delay and the limiter's delay, or gives it up for the reason in `why`.
+    /// Adds a key after this delay or the limiter's, whichever is longer, or gives it up for the reason in `why`.
     fn retry(&self, item: Item<'_, K>, delay: Duration, why: GivenUp<'_>) {
         let mut options = AddOptions::new().after(delay).rate_limited();
         if let Some(max) = self.workers.hooks.max_retries {
@@ -241,7 +240,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
         self.requeue(item, options, End::Done, &self.counts.refused_retries);
     }
 
-    /// The limiter does not count this failure, as it is one of a run before the retry.
+    /// Whether the limiter does not count this failure, because the run came before the key's retry.
     fn is_uncounted(&self, item: &Item<'_, K>) -> bool {
         let is_uncounted = contained(|| self.workers.queue.shared.has_delay_left(item.key()));
         if is_uncounted.is_none() {
@@ -250,8 +249,8 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
         is_uncounted.unwrap_or_default()
     }
 
-    /// The number of retries of a key, and whether the limiter panicked when it was called. If it did, the number includes only the
-    /// retries that the queue itself has counted.
+    /// The number of retries of a key, and whether the limiter panicked when it was asked. If so, the number has only the retries that the
+    /// queue itself has counted.
     fn retries(&self, item: &Item<'_, K>) -> (usize, bool) {
         if let Some(retries) = contained(|| item.num_requeues()) {
             return (retries, false);
@@ -261,7 +260,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
         (item.retries_without_limiter(), true)
     }
 
-    /// Adds a key again and finishes its hand-out, even if the limiter panics. The caller has counted that; if the queue refuses it, it
+    /// Adds a key again and finishes its hand-out, even if the limiter panics. The caller has counted that. If the queue refuses, the key
     /// counts in `refused` too.
     #[inline]
     fn requeue(&self, item: Item<'_, K>, options: AddOptions, end: End, refused: &Count) {
@@ -275,10 +274,10 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
         }
     }
 
-    /// The queue has refused to add a key again. Lists the key, unless it is queued again now (P23).
+    /// The queue has refused to add a key again. Lists the key, unless it is queued again already (P23).
     #[cold]
     fn refuse(&self, item: Item<'_, K>) {
-        // The list gets the key before its hand-out ends: a drain that waits for this end finds the key there.
+        // Before the hand-out ends, so that a drain that waits for this end finds the key in the list.
         if !item.is_dirty() {
             self.catch_user_panic(|| {
                 let key = item.key().clone();
@@ -299,7 +298,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
         item.give_up_and_rest(self.workers.hooks.min_interval);
     }
 
-    /// Handles a panic: of a handler, whose item is in `current`, or of user code that ran after the handler (`current` is `None`).
+    /// Handles a panic of a handler, whose item is in `current`, or of user code that ran after one, when `current` is `None`.
     #[cold]
     fn panicked(&self, current: Option<(Item<'_, K>, RunSpan)>, payload: Box<dyn Any + Send>) {
         self.counts.panicked.add();
@@ -323,7 +322,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
         self.catch_user_panic(|| drop(payload));
     }
 
-    /// Calls user code. A panic is caught and counted, and the loop goes on.
+    /// Calls user code, and catches and counts a panic, so that the loop goes on.
     fn catch_user_panic(&self, run: impl FnOnce()) {
         if contained(run).is_none() {
             self.counts.panicked.add();

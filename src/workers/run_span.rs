@@ -1,4 +1,4 @@
-//! The span of a run, if runs are traced. Empty without the feature `tracing`.
+//! The span of a run, which is empty without the feature `tracing`.
 
 use super::Outcome;
 use std::future::Future;

@@ -1,4 +1,4 @@
-//! Loops as tasks of the runtime `tokio`, whose handles the workers keep.
+//! Loops as tasks of Tokio, whose handles the workers keep.
 
 use super::{IntoOutcome, Workers};
 use crate::Item;
@@ -26,20 +26,20 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
     /// [`drain_until`]: Self::drain_until
     /// [`processing`]: crate::Leftover::processing
     ///
-    /// No call aborts a handler in a thread, or a handler of [`run_async`](Self::run_async). To abort all tasks at once:
+    /// No call aborts a handler in a thread, or a handler of [`run_async`](Self::run_async). To abort all tasks at once, call
     /// `drain_until(std::future::ready(()))`.
     ///
     /// An aborted task ends where its handler awaits: the runtime drops the handler's future, and the key is done, as by
-    /// [`done`](Item::done). This happens soon after the return of the drain. [`join_async`](Self::join_async) waits for it. If a handler
+    /// [`done`](Item::done). This happens soon after the drain returns, and [`join_async`](Self::join_async) waits for it. If a handler
     /// blocks its thread, its task ends only when the handler awaits or returns. If the key of an aborted task was added while it was
     /// processing, it is queued again, and another task may get it before the drain aborts that task too.
     ///
-    /// In a task, use the calls for tasks. `drain_timeout`, `drain` and `join` block a thread, and the runtime may need it for the
+    /// In a task, use the calls for tasks, because `drain_timeout`, `drain` and `join` block a thread that the runtime may need for the
     /// handlers.
     ///
     /// # The handler
-    /// It returns a boxed future, as in [`run_boxed`](Self::run_boxed). Tokio wants futures that are `Send`, and stable Rust cannot yet
-    /// require this of the futures of an async closure. So pass an `async fn` as `|url| Box::pin(visit(url))`. A closure clones its
+    /// It returns a boxed future, as in [`run_boxed`](Self::run_boxed), because Tokio wants futures that are `Send`, and stable Rust cannot
+    /// yet require this of the futures of an async closure. Pass an `async fn` as `|url| Box::pin(visit(url))`. A closure clones its
     /// captured values for each call:
     /// ```
     /// # use keyqueue::WorkQueue;
@@ -56,11 +56,11 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
     /// });
     /// # }
     /// ```
-    /// It costs an allocation per key. For an async closure, spawn [`run_async`](Self::run_async) in a `JoinSet` of your own.
+    /// The box costs an allocation per key. For an async closure, spawn [`run_async`](Self::run_async) in a `JoinSet` of your own.
     ///
     /// # Panics
-    /// If it is not called within a Tokio runtime (in a task, in `block_on`, or after `runtime.enter()`), or if `tasks` is 0. It starts no
-    /// task then.
+    /// If it is not called within a Tokio runtime (in a task, in `block_on`, or after `runtime.enter()`), or if `tasks` is 0. Then it
+    /// starts no task.
     ///
     /// # Examples
     /// ```
@@ -102,7 +102,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
                 "spawn_tasks: there is no Tokio runtime here; call it in a task, in block_on, or after runtime.enter()"
             );
         };
-        // The last task has the original: if this call kept one, it might drop what the handler has captured after a join has returned.
+        // The last task has the original. If this call kept one, it might drop what the handler has captured after a join has returned.
         for handler in std::iter::repeat_n(std::sync::Arc::new(handler), tasks) {
             let mut work = self.enter(async move |item: &Item<'_, K>| handler(item).await);
             let counts = Arc::clone(work.1.counts());

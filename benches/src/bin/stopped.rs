@@ -7,22 +7,24 @@
 //!
 //! A child process has a queue with 1000 keys. One of its threads is traced with `ptrace`. In its n-th turn it is single-stepped to the n-th
 //! instruction, and kept there until both others have finished two calls, or for a second. An instruction at which one or both of them
-//! have not is counted. The thread's turns are with keys that are there, and then with keys that are new.
+//! have not is counted. The thread's turns are with keys that are there, and then with keys that are new. Where both stand still, the address in
+//! the program goes to the standard error: `addr2line -fie target/release/stopped ADDRESS` says what stands there.
 
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 fn main() {
     use common::mutex::{parking_lot_mutex, std_mutex};
-    use keyqueue_benches::forms::{LOCK_FREE, Shards};
+    use keyqueue_benches::forms::{LOCK_FREE, LOCK_FREE_16, Shards};
     use keyqueue_benches::rivals::{DashSeg, Papaya, Scc};
     use traced::run;
 
     let only = std::env::args().nth(1).unwrap_or_default();
     println!("| a thread stops in | call | key | instructions | one of two others stands still, % | both, % |");
     println!("|---|---|---|---:|---:|---:|");
-    let subjects: [fn(&str); 8] = [
+    let subjects: [fn(&str); 9] = [
         run::<Shards<1>>,
         run::<Shards<16>>,
         run::<Shards<LOCK_FREE>>,
+        run::<Shards<LOCK_FREE_16>>,
         run::<parking_lot_mutex::Queue<u64>>,
         run::<std_mutex::Queue<u64>>,
         run::<DashSeg<u64>>,
@@ -134,6 +136,16 @@ mod traced {
             assert_eq!(answer, 0, "no ptrace here");
         }
 
+        /// The address of the next instruction in the program's file. (This process has the program at the same place.)
+        fn address(&self) -> u64 {
+            let null = std::ptr::null_mut::<libc::c_void>();
+            // SAFETY: reads a register of the child.
+            let at = unsafe { libc::ptrace(libc::PTRACE_PEEKUSER, self.0, 8 * libc::RIP as usize, null) };
+            let maps = std::fs::read_to_string("/proc/self/maps").expect("this is Linux");
+            let begin = maps.split('-').next().and_then(|begin| u64::from_str_radix(begin, 16).ok());
+            at as u64 - begin.expect("the first map is the program's")
+        }
+
         fn wait(&self) {
             let mut status = 0;
             // SAFETY: writes `status`.
@@ -189,6 +201,9 @@ mod traced {
                 counts[call][0] += 1;
                 if stand_still > 0 {
                     counts[call][stand_still] += 1;
+                    if stand_still == 2 {
+                        eprintln!("{}, {}: {:#x}", Q::NAME, CALLS[call], tracer.address());
+                    }
                 }
             }
             for (call, [all, one, both]) in CALLS.iter().zip(counts) {

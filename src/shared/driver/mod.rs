@@ -1,5 +1,5 @@
-//! The expiry of delays, by the driver thread, by `turn`, or by a getter; the tasks that the driver wakes; and what threads that wait do
-//! while no driver thread can be started.
+//! The work of the driver: it expires delays, reports and wakes tasks. The driver thread does it, or `turn`, or a thread that waits while
+//! no driver thread can be started. Getters [expire delays](super::expire) beside it.
 //!
 //! ```text
 //!                                       driver thread             turn    a getter
@@ -8,11 +8,8 @@
 //!   says how long the driver may park   each, if nothing more is due in the shard
 //! ```
 //!
-//! **No shard keeps the driver.** It spends [`BATCHES`] critical sections on one shard at most, and then visits the next. After a pass over
-//! all shards it reports and wakes tasks, and only then looks again. So delays that expire all the time hold up neither other shards nor
-//! these.
-//!
-//! Getters expire keys beside the driver: [`expire`](super::expire).
+//! After [`BATCHES`] critical sections on one shard the driver goes on to the next, and after a pass over all shards it reports and wakes
+//! tasks, so that delays that expire all the time hold up neither.
 
 mod start;
 pub(crate) mod states;
@@ -33,7 +30,7 @@ use crate::time::nanos;
 use crate::wait::Ticket;
 use std::time::Instant;
 
-/// The number of critical sections that a `turn` spends on keys that have not expired, to sort them in advance.
+/// The number of critical sections that a `turn` spends on sorting keys in advance, before their delays have expired.
 const SORTS: usize = model_const(32, 1);
 
 /// The number of critical sections that the driver spends on one shard before it goes to the next.
@@ -43,7 +40,7 @@ const BATCHES: usize = model_const(32, 2);
 const TASKS_AT_ONCE: usize = model_const(64, 1);
 
 impl<K> Shared<K> {
-    /// `turn`. Visits the shards that are busy at the end (P21).
+    /// `turn`. It visits busy shards last (P21).
     pub(crate) fn turn(this: &Arc<Self>) -> usize {
         let now = this.settings.clock.now();
         let (mut expired, mut sorts, mut busy) = (0, 0, Busy::default());
@@ -62,7 +59,7 @@ impl<K> Shared<K> {
         expired
     }
 
-    /// Adds the keys of a shard whose delays have expired. Returns their number.
+    /// Adds the keys of a shard whose delays have expired. Returns how many.
     fn turn_of<'s>(&'s self, mut held: Held<'s, K>, now: u64, sorts: &mut usize) -> usize {
         let (locked, mut expired) = (held.locked, 0);
         loop {
@@ -76,7 +73,7 @@ impl<K> Shared<K> {
         }
     }
 
-    /// Adds some of the keys whose delays have expired: one critical section of a driver.
+    /// Adds some of the keys whose delays have expired, in one critical section.
     fn expire_batch(&self, held: Held<'_, K>, now: u64) -> Expired {
         if_free!(self, free => {
             drop(held); // of the shard that is not used
@@ -89,7 +86,7 @@ impl<K> Shared<K> {
         turn
     }
 
-    /// The work of the driver thread, which then parks as long as this says (I8), or ends.
+    /// One step of the driver thread, which then parks as long as this says (I8), or ends.
     pub(super) fn drive(this: &Arc<Self>, parker: &Parker) -> NextStep {
         let Some((mut hub, until)) = Self::step(this) else { return NextStep::Again };
         let wake_at = hub.getters.wake_at;
@@ -102,10 +99,10 @@ impl<K> Shared<K> {
         NextStep::Park(this.settings.clock.instant(until).into_iter().chain(wake_at).min())
     }
 
-    /// Wakes tasks (W5), adds the keys whose delays have expired, and reports. Returns the same as [`expire_all`](Self::expire_all).
+    /// Wakes tasks (W5), adds the keys whose delays have expired, and reports. Returns what [`expire_all`](Self::expire_all) does.
     fn step(this: &Arc<Self>) -> Option<(HubGuard<'_>, u64)> {
         this.wake_passed_by();
-        let now = this.settings.clock.now(); // before: what has expired until now is added first
+        let now = this.settings.clock.now(); // first, so that what has expired until now is added before the report
         let parks = this.expire_all();
         if this.is_report_due(now) {
             drop(parks);
@@ -115,23 +112,22 @@ impl<K> Shared<K> {
         parks
     }
 
-    /// Parks a thread that is on a list. While the driver thread cannot be started, the thread makes a step of the driver before that, and
-    /// parks for [`RETRY`] at most, so that it comes again (W7).
+    /// Parks a thread that is on a list. While the driver thread cannot be started, the thread first makes a step of the driver, and parks
+    /// for [`RETRY`] at most, so that it comes again (W7).
     ///
-    /// A thread that finds a driver here, or none that is asked for, has been on its list since before. So if the start of a driver fails
-    /// later, this thread is woken.
+    /// Otherwise it relies on a driver, and if its start fails later, this thread is woken, because it has been on its list since before.
     pub(super) fn park(this: &Arc<Self>, parker: &Parker, deadline: Option<Instant>) {
         Self::ensure_driver(this);
         if !this.is_driver_missing() {
             return parker.park(deadline);
         }
-        // An observer that panics must not make the thread leave its list without its wake-up.
+        // A panic of the observer must not make the thread leave its list without passing its wake-up on.
         this.contain(|| drop(Self::step(this)));
         let soon = now() + RETRY;
         park_briefly(parker, deadline.map_or(soon, |deadline| deadline.min(soon)));
     }
 
-    /// Wakes the tasks that have passed by a busy shard, if it is time.
+    /// Wakes the tasks that have passed by a busy shard, if their time has come.
     fn wake_passed_by(&self) {
         let tasks = self.hub().getters.take_passed_by();
         let tasks: Vec<_> = tasks.into_iter().collect(); // after the lock
@@ -144,8 +140,8 @@ impl<K> Shared<K> {
         }
     }
 
-    /// A task has passed by a busy shard, and is about to return from its poll: the driver wakes it (W5), and is started if there is none.
-    /// `false`: it cannot be started. Then the task [waits](Self::wait_for_busy) for the shard.
+    /// Has the driver wake a task (W5) that has passed by a busy shard and is about to return from its poll, and starts a driver if there
+    /// is none. Returns `false` if none can be started: then the task [waits](Self::wait_for_busy) for the shard.
     #[cold]
     pub(crate) fn wake_later(this: &Arc<Self>, task: Ticket) -> bool {
         if this.settings.driver == Driver::Manual {
@@ -166,13 +162,13 @@ impl<K> Shared<K> {
         true
     }
 
-    /// Visits each shard once, and adds keys whose delays have expired. If none is left, returns the hub, locked, for the caller to write
-    /// what it does next, and the earliest deadline. `None`: the caller comes again. It first does what else waits for the driver, which
-    /// delays that expire all the time must not keep in here.
+    /// Visits each shard once, and adds keys whose delays have expired. If none is left, returns the earliest deadline, and the hub,
+    /// locked, for the caller to write there what it does next. `None` means that the caller comes again, after it has done the driver's
+    /// other work.
     ///
-    /// A visit publishes until when the driver may park, as far as this shard is concerned. A call that sets an earlier deadline there
-    /// tells the hub, in the same critical section. So either the visit comes later, and sees the deadline; or the call comes later, and
-    /// the number of deadlines told has changed since the visits began: then the caller comes again (I8).
+    /// A visit publishes until when the driver may park as far as this shard is concerned. A call that sets an earlier deadline there tells
+    /// the hub in the same critical section. Either the visit comes later and sees the deadline, or the call does and changes
+    /// `deadlines_told`, so that the caller comes again (I8).
     fn expire_all(&self) -> Option<(HubGuard<'_>, u64)> {
         let told = self.hub().deadlines_told;
         let (mut until, mut has_more) = (NEVER, false);
@@ -187,8 +183,8 @@ impl<K> Shared<K> {
         (is_all || self.is_shutting_down()).then_some((hub, until))
     }
 
-    /// Adds keys of a shard whose delays have expired, a batch at a time, for [`BATCHES`] batches at most. Returns the next deadline, or
-    /// `None` if more are due.
+    /// Adds keys of a shard whose delays have expired, in [`BATCHES`] batches at most. Returns the next deadline, or `None` if more keys
+    /// are due.
     fn expire_shard(&self, locked: &Locked<K>) -> Option<u64> {
         for _ in 0..BATCHES {
             let now = self.settings.clock.now();
@@ -196,7 +192,7 @@ impl<K> Shared<K> {
             if until > now.min(NEVER - 1) {
                 return Some(until);
             }
-            // A clock that is given does not say when the 100 µs are over.
+            // A clock that is given does not say when a busy shard is worth another look.
             let wait = self.settings.clock.is_given();
             let held = if wait { Some(locked.lock()) } else { self.lock_unless_busy(locked) };
             let Some(held) = held else {
@@ -209,7 +205,7 @@ impl<K> Shared<K> {
 }
 
 impl<K> Drop for Shared<K> {
-    /// Wakes the driver if it is parked: it finds that the queue is gone, and ends.
+    /// Wakes the driver if it is parked, so that it finds the queue gone and ends.
     fn drop(&mut self) {
         if let Some(driver) = self.hub.get_mut().driver.wake() {
             driver.unpark();

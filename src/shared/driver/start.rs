@@ -1,4 +1,4 @@
-//! The start of the driver thread: by the next call that adds, gets or waits after it was asked for.
+//! The start of the driver thread, by the next call that adds, gets or waits after it was asked for.
 
 use super::states::{DriverState, RETRY};
 use crate::shared::Shared;
@@ -6,8 +6,7 @@ use crate::shared::hub::Flags;
 use crate::sync::{Arc, now};
 
 impl<K> Shared<K> {
-    /// Starts the driver thread if a delay, a task or a report has asked for it, even after a failed try: every call that adds, gets or waits
-    /// does this.
+    /// Starts the driver thread if it is missing. Every call that adds, gets or waits calls this, and so tries again after a failure.
     #[inline]
     pub(crate) fn ensure_driver(this: &Arc<Self>) {
         if this.is_driver_missing() {
@@ -15,9 +14,9 @@ impl<K> Shared<K> {
         }
     }
 
-    /// If the start fails, the threads that wait do the driver's work (W7), and a later call tries again.
+    /// Tries to start the driver thread. While that fails, the threads that wait do its work (W7).
     ///
-    /// The flag `NO_DRIVER` says at the end what the state says. Until this thread has the hub again, the driver may have found the queue
+    /// At the end the flag `NO_DRIVER` is set from the state and not simply cleared, because in between the driver may have found the queue
     /// shut down and have ended, and a task may have asked for the next one.
     #[cold]
     fn start_driver(this: &Arc<Self>) {
@@ -39,7 +38,7 @@ impl<K> Shared<K> {
         this.contain(|| this.tell(|observer| observer.driver_failed(&error)));
     }
 
-    /// The driver thread was asked for, and is still to be started, or could not be. A hint, read without a lock.
+    /// Whether the driver thread was asked for, but is not started yet or could not be. A hint, read without a lock.
     #[inline]
     pub(crate) fn is_driver_missing(&self) -> bool {
         self.flags().has(Flags::NO_DRIVER)

@@ -1,5 +1,4 @@
-//! The driver queues expired keys: it is a thread of the queue, or each thread that calls `turn`. It also reports, if the observer has an
-//! interval (W6), and the thread wakes tasks that have passed by a busy shard (W5).
+//! Who drives a queue, and the states of the driver thread.
 //!
 //! ```text
 //!    delay, task or report       a call starts it          no delay has expired
@@ -9,18 +8,9 @@
 //!    └── shut down, and no task ─────────────────────┘       the time `until`; shut down; a spurious wake-up
 //! ```
 //!
-//! When the process is out of threads or memory, the system cannot start the thread. Delays are still set. Until a later call starts the
-//! thread, each thread that waits for a key or for the end of the work does the driver's work every ten milliseconds: `Shared::park`.
-//!
-//! The state is under the hub's lock. A call that sets a deadline earlier than any before in its shard counts it there, and wakes the driver
-//! if it is parked for longer. The driver writes `Parked` only if none was counted since it began to visit the shards
-//! ([I8](crate::guarantees#waiting-and-wake-ups)). A driver that runs needs no wake-up. So a burst of earlier and earlier deadlines costs one.
-//!
-//! Beside the driver, getters add keys that are due: see `src/shared/expire.rs`. That changes no state here: the driver finds at the time
-//! `until` that there is nothing to do.
-//!
-//! The thread has a strong reference to the queue only while it works. While it is parked its reference is weak, and the drop of
-//! the last handle wakes it, so that it ends.
+//! The state is under the hub's lock. A call that sets a deadline earlier than any before in its shard counts it there, and wakes the
+//! driver if it is parked for longer. The driver writes `Parked` only if none was counted since it began to visit the shards (I8). While it
+//! runs it needs no wake-up, so a burst of earlier and earlier deadlines costs one.
 
 use crate::sync::{Parker, Unparker, now};
 use crate::time::clock::Clock;
@@ -30,9 +20,9 @@ use std::time::{Duration, Instant};
 /// Chooses the thread that queues keys whose delays have expired.
 ///
 /// # After a fork
-/// Threads do not survive a `fork`. The child has no driver thread of an older queue. The queue does not notice this, and never adds its
+/// Threads do not survive a `fork`, so in the child an older queue has no driver thread. The queue does not notice this, and never adds its
 /// delayed keys. If another thread used the queue at the fork, each call may wait forever for a lock. Make queues after the fork, or call
-/// `exec` in the child. In the child, an older queue works only with [`Driver::Manual`], and only if no other thread used it at the fork.
+/// `exec` in the child. An older queue works there only with [`Driver::Manual`], and only if no other thread used it at the fork.
 ///
 /// # Examples
 /// ```
@@ -46,23 +36,23 @@ use std::time::{Duration, Instant};
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Driver {
-    /// A thread of the name `keyqueue-delay`. It starts with the first delay, is parked while no delay has expired, and ends when the
+    /// A thread of the name `keyqueue-delay`, which starts with the first delay, is parked while no delay has expired, and ends when the
     /// queue is shut down or its last handle is dropped.
     ///
-    /// Getters also queue keys whose delays have expired, some at a time, unless the clock is [given](crate::Clock::mock): when they park,
-    /// were woken, or read the clock anyway. So under load a key does not wait until the thread gets a core.
+    /// Getters also queue keys whose delays have expired, some at a time, when they park, were woken, or read the clock anyway, unless the
+    /// clock is [given](crate::Clock::mock). Under load a key therefore does not wait until the thread gets a core.
     ///
-    /// If the observer has an [interval](crate::observe::Observer::interval), the thread also reports. It then starts with the first add.
-    /// After the shut-down it ends with the last report.
+    /// If the observer has an [interval](crate::observe::Observer::interval), the thread also reports. It then starts with the first add,
+    /// and after the shut-down it ends with the last report.
     ///
     /// In a queue with several [shards](crate::WorkQueueBuilder::shards), another thread may hold the lock of a shard for long. The driver
-    /// thread also wakes tasks that wait for such a shard. It starts with the first such task, if there was no delay before.
+    /// thread also wakes tasks that wait for such a shard, and starts with the first such task if there was no delay before.
     ///
-    /// If the process is out of threads or memory, the system cannot start the thread. Delays are still set. The threads that wait in
-    /// [`get`](crate::WorkQueue::get), [`wait_idle`](crate::WorkQueue::wait_idle) or a drain do the driver's work every ten milliseconds, so
-    /// keys are late by at most that while one of them waits. Calls that add, get or wait try again to start the thread, at most every ten
-    /// milliseconds, and so do these threads. A task cannot do the driver's work: if only tasks wait, the next such call does it.
-    /// [`Stats::driver_failures`](crate::Stats::driver_failures) counts the failed starts, and each calls
+    /// If the process is out of threads or memory, the system cannot start the thread. Delays are still set, and the threads that wait in
+    /// [`get`](crate::WorkQueue::get), [`wait_idle`](crate::WorkQueue::wait_idle) or a drain do the driver's work every ten milliseconds,
+    /// so that keys are late by at most that while one of them waits. Calls that add, get or wait try again to start the thread, at most
+    /// every ten milliseconds, and so do these threads. A task cannot do the driver's work, so if only tasks wait, the next such call does
+    /// it. [`Stats::driver_failures`](crate::Stats::driver_failures) counts the failed starts, and each calls
     /// [`Observer::driver_failed`](crate::observe::Observer::driver_failed).
     #[default]
     Thread,
@@ -73,7 +63,7 @@ pub enum Driver {
 /// The state of the driver thread, under the hub's lock.
 #[derive(Debug, Default)]
 pub(crate) enum DriverState {
-    /// There is no thread (P16): no delay, task (W5) or report (W6) has asked for a driver yet, or the queue is shut down, or
+    /// There is no thread (P16), because no delay, task (W5) or report (W6) has asked for one yet, the queue is shut down, or the driver is
     /// [`Driver::Manual`].
     #[default]
     Absent,
@@ -81,7 +71,7 @@ pub(crate) enum DriverState {
     Running,
     /// It is parked until this time.
     Parked { until: u64, driver: Unparker },
-    /// The thread is still to be started, or could not be: no call before `retry_at` tries again.
+    /// The thread was asked for, but is not started yet or could not be. No call tries before `retry_at`.
     Missing { retry_at: Instant },
 }
 
@@ -89,12 +79,12 @@ pub(crate) enum DriverState {
 pub(crate) const RETRY: Duration = Duration::from_millis(10);
 
 impl DriverState {
-    /// Unparks the thread if it is parked for longer than until this time: that of a delay or report. For a task, 0.
+    /// Unparks the thread if it is parked for longer than until this time. A task passes 0.
     pub(crate) fn wake_for(&mut self, deadline: u64) -> Option<Waiter> {
         if matches!(self, Self::Parked { until, .. } if deadline < *until) { self.wake() } else { None }
     }
 
-    /// Whether the caller is to try to start the thread, which is still to be started or could not be.
+    /// Whether the caller is to try to start the thread now.
     pub(crate) fn retry(&mut self) -> bool {
         let retry = matches!(self, Self::Missing { retry_at } if *retry_at <= now());
         if retry {
@@ -118,9 +108,9 @@ impl DriverState {
 /// What the driver does next.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum NextStep {
-    /// Until this time, or, if the time is a mock clock's, until that is moved.
+    /// Parks until this time, or, if it is a mock clock's, until that clock is moved.
     Park(Option<Instant>),
-    /// It has reported, or more delays have expired meanwhile. It looks again, and has let go of the queue before that.
+    /// Looks again, because it has reported or more delays have expired. It lets go of the queue in between.
     Again,
     /// The queue is shut down.
     End,

@@ -12,7 +12,7 @@ pub(crate) fn start_driver_thread<K: Send + Sync + 'static>(shared: &Arc<Shared<
 }
 
 fn run<K>(weak: &Weak<Shared<K>>) {
-    // Not the parker of the thread: a waker is foreign code that may park this thread, and would use up a wake-up of the driver.
+    // A parker of its own, because a waker is foreign code that may park this thread, and would use up a wake-up of the driver.
     let parker = Parker::new();
     let Some(clock) = contained(|| Some(weak.upgrade()?.settings.clock.clone())).flatten() else { return };
     let _subscription = ClockSubscription::new(&clock, &parker);
@@ -27,11 +27,11 @@ fn run<K>(weak: &Weak<Shared<K>>) {
 
 /// A step of the driver. `None`: the queue is gone.
 ///
-/// The thread holds the queue during a step only. If the last handle is dropped meanwhile, the queue and its keys are dropped here, at the
-/// end of the step: foreign code, too, whose panic the caller contains.
+/// The thread holds the queue during a step only, and parks with a weak reference, so that the drop of the last handle can end it. If that
+/// comes during a step, the queue and its keys are dropped here, at its end. That is foreign code, whose panic the caller contains.
 fn step<K>(weak: &Weak<Shared<K>>, parker: &Parker) -> Option<NextStep> {
     let shared = weak.upgrade()?;
-    // A panic, of an observer for example, has printed its message. The driver goes on, for the keys that expire later.
+    // The driver outlives a panic, of an observer for example.
     let next = contained(|| Shared::drive(&shared, parker));
     drop(shared); // not while the thread unwinds
     Some(next.unwrap_or(NextStep::Again))

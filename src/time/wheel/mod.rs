@@ -23,7 +23,7 @@
 //! A slot's entries are in a list of blocks. For each number in the wheel, the owner of the numbers keeps a [`Placement`]: the
 //! block of its entry and the index there, so that the wheel can find and remove it.
 //!
-//! The invariants, in full in [`guarantees`](crate::guarantees#wheel): an entry is in the slot of its deadline or in a list beside
+//! The invariants, in full in `INVARIANTS.md`: an entry is in the slot of its deadline or in a list beside
 //! the slots (T1), so the first slot that is not empty has the earliest entry (T2); `earliest` is a lower bound (T3); lists are first
 //! in, first out (T4); `elapsed` enters no slot without opening it (T5); each block in a list has a live entry (T6); entries that are
 //! put off expire after the horizon (T7).
