@@ -9,7 +9,7 @@
 //! ```
 
 use crate::numbers::short;
-use crate::results::{OURS, Results};
+use crate::results::{DEFAULT, OURS, Results};
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 use std::error::Error;
@@ -164,9 +164,12 @@ const INK: RGBColor = RGBColor(0x22, 0x22, 0x22);
 const FAINT: RGBColor = RGBColor(0x77, 0x77, 0x77);
 
 /// A colour of Okabe and Ito's palette and a width, the same for a subject on all charts. The first part that is in the name counts.
+/// keyqueue is blue, its lock-free engine black, and each is thick where it has several shards.
 fn style(subject: &str) -> (RGBColor, u32) {
     let styles = [
-        ("keyqueue, 1 shard", RGBColor(0x00, 0x72, 0xb2), 2),
+        ("lock-free, 16 shards", INK, 4),
+        ("lock-free", INK, 2),
+        (DEFAULT, RGBColor(0x00, 0x72, 0xb2), 2),
         (OURS, RGBColor(0x00, 0x72, 0xb2), 4),
         ("bare thread", FAINT, 1),
         ("channel", FAINT, 1),
@@ -187,5 +190,6 @@ fn style(subject: &str) -> (RGBColor, u32) {
 /// The same colours on a dark page: an image follows the reader's setting.
 const DARK: &str = "<style>@media (prefers-color-scheme: dark) {\
     [fill='#FFFFFF'] { fill: #0d1117 } [fill='#222222'] { fill: #e6edf3 } [fill='#777777'] { fill: #9aa4ae } \
-    [stroke='#777777'] { stroke: #9aa4ae } [stroke='#DDDDDD'] { stroke: #30363d } [fill='#0072B2'] { fill: #4aa8e8 } [stroke='#0072B2'] { stroke: #4aa8e8 } \
+    [stroke='#777777'] { stroke: #9aa4ae } [stroke='#222222'] { stroke: #e6edf3 } [stroke='#DDDDDD'] { stroke: #30363d } \
+    [fill='#0072B2'] { fill: #4aa8e8 } [stroke='#0072B2'] { stroke: #4aa8e8 } \
     }</style>";

@@ -9,7 +9,7 @@ macro_rules! texts {
 }
 
 /// The texts of `benches/TABLES.md`, in their order.
-const TEXTS: [&str; 15] = texts![
+const TEXTS: [&str; 16] = texts![
     "head",
     "queues",
     "matrix",
@@ -23,6 +23,7 @@ const TEXTS: [&str; 15] = texts![
     "limiters",
     "metrics",
     "workers",
+    "wins",
     "falls-short",
     "designs",
 ];
@@ -68,24 +69,11 @@ fn fill(text: &str, results: &Results, matrices: &[Results]) -> Option<String> {
 fn value(name: &str, results: &Results) -> String {
     let run = &results.run;
     match name {
-        "machine" => run.machine.clone(),
-        "commit" => run.commit.clone(),
         "rounds" => run.rounds.to_string(),
         "few rounds" => run.few_rounds.to_string(),
         "wakes" => run.wakes.to_string(),
         "delays keys" => run.delays.to_string(),
-        _ => match name.split_once(' ') {
-            Some(("run", command)) => tables::run_of(results, command),
-            // The time of one subject, divided by that of another.
-            Some(("ratio", row)) => {
-                let [section, name, of, by] = row.split("; ").collect::<Vec<_>>()[..] else { panic!("{row}") };
-                let median = |subject| {
-                    results.times(section).filter(|times| times.name == name).find_map(|times| times.median(subject))
-                };
-                median(of).zip(median(by)).map_or("–".into(), |(of, by)| format!("{:.1}", of / by))
-            }
-            _ => panic!("no value is called {name:?}"),
-        },
+        _ => panic!("no value is called {name:?}"),
     }
 }
 
@@ -97,8 +85,11 @@ fn table(name: &str, results: &Results, matrices: &[Results]) -> String {
     match table {
         "won" => losses::won(results, matrices),
         "lost" => losses::lost(results, matrices),
+        "reasons" => losses::reasons(results, matrices),
+        "losses" => losses::all_lost(results, matrices),
         "matrix" => tables::matrices(matrices),
         "run" => tables::run(results),
+        "runs" => tables::runs(results, matrices),
         "workloads" => tables::workloads(results),
         "mean" => tables::mean(results),
         "scaling" => tables::scaling(results, section),
@@ -106,7 +97,7 @@ fn table(name: &str, results: &Results, matrices: &[Results]) -> String {
         "groups" => tables::groups(results, section),
         "percentiles" => tables::percentiles(results, section, part),
         "tails" => tables::tails(results),
-        "turns" => tables::turns_and_tails(results),
+        "instead" => tables::instead(results),
         "memory" => tables::memory(results),
         "delays" => tables::against_each("delays", &results.times("delays").collect::<Vec<_>>()),
         "lateness" => tables::lateness(results),

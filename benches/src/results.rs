@@ -11,12 +11,20 @@ use serde::{Deserialize, Serialize};
 /// The name of keyqueue in all tables and charts.
 pub const OURS: &str = "keyqueue";
 
+/// The default queue, where its name says how many shards it has.
+pub const DEFAULT: &str = "keyqueue, 1 shard";
+
 /// The command that has measured tails.
 pub const TAILS: &str = "--bin shards -- --json";
 
-/// keyqueue, in one of its forms.
+/// keyqueue, in one of its forms. The lock-free engine with several shards goes by the name "lock-free, 16 shards".
 pub fn is_ours(subject: &str) -> bool {
-    subject == OURS || subject.starts_with("keyqueue, ")
+    subject == OURS || subject.starts_with("keyqueue, ") || subject.starts_with("lock-free, ")
+}
+
+/// The form alone: "16 shards". Empty for keyqueue without a form.
+pub fn form(subject: &str) -> &str {
+    subject.trim_start_matches(OURS).trim_start_matches(", ")
 }
 
 /// A subject with a remark in brackets does less or other work, and a thread without a queue is no rival.

@@ -3,7 +3,7 @@
 use crate::markdown::{Table, words};
 use crate::matrix::tables::best_and_worst;
 use crate::numbers::{figures, geometric_mean, median, short};
-use crate::results::{OURS, Results, Run, Spread, Subject, Times, is_ours, is_rival, subjects};
+use crate::results::{DEFAULT, OURS, Results, Run, Spread, Subject, Times, subjects};
 use itertools::Itertools;
 
 /// The highest acceptable ratio of the p99 to that of a bare parked thread.
@@ -29,10 +29,28 @@ pub fn run(results: &Results) -> String {
     format!("{table}{}", if *quick { remark } else { "" })
 }
 
-/// Where a binary apart from the report has run.
-pub fn run_of(results: &Results, command: &str) -> String {
-    let run = results.apart(command);
-    if run.machine.is_empty() { String::new() } else { format!("{}, commit {}", run.machine, run.commit) }
+/// A row for each run whose figures the pages show.
+pub fn runs(results: &Results, matrices: &[Results]) -> String {
+    const CARGO: &str = "cargo run --release --manifest-path benches/Cargo.toml ";
+    let what = |command: &str| match command {
+        command if command.contains("--bin shards -- --all") => "shards and the lock-free engine, all workloads",
+        command if command.contains("--bin shards") => "shards and the lock-free engine, rings and tails",
+        command if command.contains("core-table") => "priorities and groups",
+        _ => "the default queue, delays, limiters, memory",
+    };
+    let runs = std::iter::once(&results.run).chain(&results.apart).map(|run| (what(&run.command), run));
+    let runs = runs.chain(matrices.iter().map(|matrix| ("the default queue in nine builds", &matrix.run)));
+    let mut table = Table::new(["measured", "processor", "commit", "command"]);
+    for (what, run) in runs {
+        let cores = run.cores.map_or(String::new(), |cores| format!(", {cores} cores"));
+        let machine = format!("{}{cores}", run.machine);
+        let command = match run.command.replace(CARGO, "") {
+            command if command.is_empty() => "–".into(),
+            command => format!("`{command}`"),
+        };
+        table.row([what, &machine, &run.commit, &command]);
+    }
+    table.to_string()
 }
 
 /// The queues: one ratio, to the faster of the rivals.
@@ -121,24 +139,52 @@ pub fn tails(results: &Results) -> String {
     all.iter().map(|row| row.0.1).unique().map(table).join("\n\n")
 }
 
-/// Means beside tails, a row for each subject: its rings, and the 99.9th percentile of each call in the two harder settings.
-pub fn turns_and_tails(results: &Results) -> String {
-    let rings = results.times("tails").filter(|times| times.name.starts_with("ring")).collect_vec();
-    let spreads = results.spreads.iter().filter(|spread| spread.section == "tails");
-    let calls = spreads.map(|spread| spread.what.as_str()).unique();
-    let calls = calls.filter(|what| !what.starts_with("turn") && !what.ends_with(", 2 threads")).collect_vec();
-    let head = rings.iter().map(|times| format!("{}, ns", times.name));
-    let head = head.chain(calls.iter().map(|what| format!("{what}, p99.9, µs")));
-    let mut table = Table::new([words([""]), head.collect()].concat());
-    for name in subjects(&rings).into_iter().filter(|name| is_ours(name) || is_rival(name)) {
-        let means = rings.iter().map(|times| cell(times.median(name)));
-        let tails = calls.iter().map(|what| {
-            let spread = results.spreads("tails", what).find(|spread| spread.subject == name);
-            cell(spread.and_then(|spread| spread.micros(99.9)))
+/// What one would use in place of the default queue. The first row is the default's time, the others are multiples of it. All values of a
+/// column are of one run.
+pub fn instead(results: &Results) -> String {
+    let times = |section, name: &'static str| {
+        let times = results.times(section).find(|times| times.name == name);
+        Box::new(move |subject: &str| times?.median(subject)) as Box<dyn Fn(&str) -> Option<f64> + '_>
+    };
+    let get = |percentile| {
+        Box::new(move |subject: &str| {
+            let spread = results.spreads("tails", "get, 2 threads").find(|spread| spread.subject == subject)?;
+            Some(1000.0 * spread.micros(percentile)?)
+        }) as Box<_>
+    };
+    let columns = [
+        ("1 thread", times("tails", "ring, 1 threads")),
+        ("2 threads", times("tails", "ring, 2 threads")),
+        ("2 threads, 30 ns of work", times("tails", "busy ring, 30 ns, 2 threads")),
+        ("2 threads, 100 ns of work", times("tails", "busy ring, 100 ns, 2 threads")),
+        ("new keys", times("shards", "unique 1x1, backlog 1000")),
+        ("get, p99", get(99.0)),
+        ("get, p99.9", get(99.9)),
+    ];
+    let mut table = Table::new(words([""]).into_iter().chain(columns.iter().map(|column| column.0.to_owned())));
+    let rows = results.times("tails").filter(|times| times.name.starts_with("ring")).collect_vec();
+    for name in subjects(&rows) {
+        let cells = columns.iter().map(|(_, of)| match (of(name), of(DEFAULT)) {
+            (Some(ns), _) if name == DEFAULT => format!("{} ns", figures(ns)),
+            (Some(ns), Some(default)) => format!("{:.2}", ns / default),
+            _ => "–".into(),
         });
-        table.row([words([name]), means.chain(tails).collect()].concat());
+        table.row(words([called(name)]).into_iter().chain(cells));
     }
     table.to_string()
+}
+
+/// As the one who would use it calls it.
+fn called(subject: &str) -> &str {
+    match subject {
+        DEFAULT => "**keyqueue**, the default (one shard)",
+        "keyqueue, 16 shards" => "keyqueue, `shards(16)`",
+        "keyqueue, lock-free" => "keyqueue, `lock_free()`",
+        "lock-free, 16 shards" => "keyqueue, `lock_free().shards(16)`",
+        "parking_lot mutex" => "two sets and a deque, `parking_lot` mutex",
+        "std mutex" => "the same, `std` mutex",
+        _ => subject,
+    }
 }
 
 /// Bytes per key: a row for each kind, a column for each subject.
