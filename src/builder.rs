@@ -110,13 +110,13 @@ impl<K> WorkQueueBuilder<K> {
         self
     }
 
-    /// The number of shards. A shard is a part of the queue with a lock of its own. 1 by default. Rounded up to a power of two, at most 64;
-    /// 0 counts as 1.
+    /// The number of shards, which are parts of the queue with a lock each: 1 by default, rounded up to a power of two, and at most 64. Zero
+    /// counts as 1.
     ///
-    /// With one shard, all calls take turns at one lock, and the queue is strictly first in, first out. With more, calls for keys of
-    /// different shards do not wait for each other. The order is weaker then, also by [priority](crate::Priority): see [several
-    /// shards](crate::how_it_works#several-shards). The shards of a lock-free queue (`lock_free`) are lines without locks, of which each
-    /// thread has one.
+    /// With one shard all calls take turns at one lock, and the queue is strictly first in, first out. With more, calls for keys of
+    /// different shards do not wait for each other, but the order becomes weaker, also that of [priorities](crate::Priority): see [several
+    /// shards](crate::how_it_works#several-shards). In a lock-free queue (`lock_free`) the shards have no locks, and each thread uses one
+    /// of them.
     ///
     /// # Examples
     /// ```
@@ -128,25 +128,32 @@ impl<K> WorkQueueBuilder<K> {
         self
     }
 
-    /// Takes the lock-free engine: keys are in a concurrent map (`papaya`), their order is a segment queue (`crossbeam-queue`), and no lock
-    /// is on the way of `add`, `get` and `done`, nor of `succeed` for a key that has neither a delay nor failures. Off by default.
+    /// Builds the queue on the lock-free engine, in which `add`, `get` and `done` take no lock, nor does `succeed` of a key that has neither a
+    /// delay nor failures. Off by default.
     ///
-    /// All calls work as they do on other queues. [`try_build`](Self::try_build) refuses what needs all queued keys to stand still:
-    /// [groups](Self::fair_by), [strict priorities](Self::strict_priorities), and a [policy](Self::delayed_add) other than `Independent`.
-    /// An add with a [priority](crate::AddOptions::priority) other than `NORMAL` panics.
+    /// The keys are in a concurrent map (`papaya`), and their order is a segment queue (`crossbeam-queue`). All calls work as they do on
+    /// other queues. What needs all queued keys to stand still is refused by [`try_build`](Self::try_build): [groups](Self::fair_by),
+    /// [strict priorities](Self::strict_priorities), and a [policy](Self::delayed_add) other than `Independent`. An add with a
+    /// [priority](crate::AddOptions::priority) other than `NORMAL` panics.
     ///
-    /// **When to take it**: if threads work for some time between their calls and the longest waits matter, or if a thread that the
-    /// system takes from its core, or that is stopped, must not hold up the others. With one thread a call takes two to four times the
-    /// instructions of the default engine, and a key takes more memory. A key that the map does not know costs half a microsecond, which is
-    /// ten times what it costs there, so it is not for queues whose keys seldom come back. In the default engine with several shards a
-    /// stopped thread holds up the keys of one shard.
+    /// # When to take it
     ///
-    /// **With one shard**, the default, the order is one segment queue, which is first in, first out, and whose two ends all threads take
-    /// turns at. **With several [shards](Self::shards)** it is as many segment queues: a thread pushes the keys that it queues into its own,
-    /// and takes keys from there. Threads then seldom meet, which makes a short cycle of many threads a quarter to a half faster. The keys
-    /// that one thread queues stay in order. Among those of several threads a key is overtaken by at most about `(9 + adders) * 64` later
-    /// ones, whatever the length of the queue, because a getter leaves its own segment queue for one whose keys are older. A `try_get` that
-    /// finds nothing has found each segment queue empty at some moment, though not all at the same one.
+    /// Take it if a thread that the system stops in the middle of a call must not hold up the others, or if the longest waits matter more
+    /// than the mean. It costs a thread that works alone two to four times the instructions of the default engine, and more memory a key. It
+    /// is not for queues whose keys seldom come back, because a key that the map does not know costs half a microsecond, which is ten times
+    /// what the default engine takes.
+    ///
+    /// **With one shard**, the default, the order is one segment queue, which is strictly first in, first out, and all threads take turns at
+    /// its two ends. **With several [shards](Self::shards)** there are as many segment queues: a thread pushes the keys that it queues into
+    /// its own one, and takes keys from there, so that threads seldom meet. The keys that one thread queues stay in order. A key of another
+    /// thread may be overtaken by about `(9 + adders) * 64` later ones at most, whatever the length of the queue, because a getter leaves
+    /// its own segment queue for another whose keys are older. If `try_get` finds nothing, each segment queue was empty at some moment of
+    /// the call, though not all at the same one.
+    ///
+    /// # A stopped thread
+    ///
+    /// The engine is not lock-free in the strict sense, because its parts have moments at which other threads wait. The two rows in bold
+    /// are those.
     ///
     /// | a thread is stopped | these wait for it, beside calls on its own key |
     /// |---|---|
@@ -159,9 +166,7 @@ impl<K> WorkQueueBuilder<K> {
     /// | as it wakes or becomes a getter that waits | others that wake one, or begin to wait |
     /// | in a `remove`, `take_where` or `stop` that clears removed keys out of the order; or in a getter that takes one of the keys that it has moved, which are under a lock | getters |
     ///
-    /// So it is not lock-free in the strict sense: the two rows in bold are those of its parts.
-    ///
-    /// What else differs:
+    /// # What else differs
     ///
     /// * **Keys are dropped later.** Up to 1024 keys that are done stay for each thread, so that a key that comes back costs no
     ///   allocation; and the map frees removed keys in batches, in any call. [`shrink_to_fit`](WorkQueue::shrink_to_fit) gives the former

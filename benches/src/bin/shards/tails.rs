@@ -1,7 +1,7 @@
 //! How long each call of a turn takes (get, add of the same key, `done`), and how long the longest of many: with more threads than cores,
 //! and beside threads to which the system gives a core only if no other wants one. Such a thread may stop in a critical section.
 
-use crate::workloads::{LOCK_FREE, ParkingLot, Shards, Std};
+use crate::workloads::{LOCK_FREE, LOCK_FREE_16, ParkingLot, Shards, Std};
 use common::Subject;
 use common::workloads::with_queued_keys;
 use hdrhistogram::Histogram;
@@ -27,10 +27,13 @@ type Calls = [Histogram<u64>; 4];
 /// Runs timed and idle threads for some seconds, and returns the times of their calls.
 type Run = fn(usize, usize, f64) -> Calls;
 
-const SUBJECTS: [(&str, Run); 8] = [
+const SUBJECTS: [(&str, Run); 9] = [
     (Shards::<1>::NAME, |timed, idle, seconds| run::<Shards<1>>(timed, idle, seconds, turn_of_ours)),
     (Shards::<16>::NAME, |timed, idle, seconds| run::<Shards<16>>(timed, idle, seconds, turn_of_ours)),
     (Shards::<LOCK_FREE>::NAME, |timed, idle, seconds| run::<Shards<LOCK_FREE>>(timed, idle, seconds, turn_of_ours)),
+    (Shards::<LOCK_FREE_16>::NAME, |timed, idle, seconds| {
+        run::<Shards<LOCK_FREE_16>>(timed, idle, seconds, turn_of_ours)
+    }),
     (ParkingLot::NAME, |timed, idle, seconds| run::<ParkingLot>(timed, idle, seconds, turn)),
     (Std::NAME, |timed, idle, seconds| run::<Std>(timed, idle, seconds, turn)),
     (DashSeg::<u64>::NAME, |timed, idle, seconds| run::<DashSeg<u64>>(timed, idle, seconds, turn)),
