@@ -167,15 +167,16 @@ impl<K> Lines<K> {
         dead > FEW as isize && dead > (self.entries() / 2) as isize
     }
 
-    /// Takes out the dead entries, and calls `gone` for each without a lock. The caller wakes getters afterwards, because one may have
-    /// looked while the sweep had the only entry in its hand.
+    /// Takes out the dead entries, and calls `gone` for each without a lock, unless another thread does this. If so, returns false. Otherwise
+    /// the caller wakes getters afterwards, because one may have looked while the sweep had the only entry in its hand.
     #[cold]
-    pub(super) fn sweep(&self, mut gone: impl FnMut(Entry<K>)) {
+    pub(super) fn sweep(&self, mut gone: impl FnMut(Entry<K>)) -> bool {
         if self.is_sweeping.swap(true, Ordering::Acquire) {
-            return; // another thread does it
+            return false;
         }
         self.lines.iter().for_each(|line| line.sweep(&mut gone));
         self.is_sweeping.store(false, Ordering::Release);
+        true
     }
 
     pub(super) fn shrink(&self) {

@@ -613,11 +613,7 @@ impl<K> Free<K> {
 
     /// Called after keys were taken back. Returns whether the caller has to wake getters.
     pub(crate) fn sweep_if_due(&self) -> bool {
-        let is_due = self.lines.wants_sweep();
-        if is_due {
-            self.lines.sweep(|entry| self.drop_dead(entry.node));
-        }
-        is_due
+        self.lines.wants_sweep() && self.lines.sweep(|entry| self.drop_dead(entry.node))
     }
 
     /// Claims on the keys for which `is_it` at the time at which the walk comes by.
