@@ -7,8 +7,8 @@
 //! A key schedules its own next run (`RequeueAfter`), so a slow check is never started twice, and a check that takes long pushes only its
 //! own next one. The first runs are spread over one interval, so that not all servers are asked at the same moment. A server that is down
 //! is asked less and less often (`Err`: the limiter's delays, twice as long each time); when it answers, its rhythm is the normal one
-//! again. An `add` from elsewhere ("check it now") runs at once. By default the scheduled run still comes; here (`DelayedAdd::Promote`) the
-//! extra run replaces it.
+//! again. An `add` from elsewhere ("check it now") runs at once, and the `RequeueAfter` of that extra run takes the place of the one
+//! before. With `DelayedAdd::Promote` it also drops the retry of a server that is down.
 
 use keyqueue::rate_limiter::ItemExponentialFailure;
 use keyqueue::{DelayedAdd, Outcome, WorkQueue};

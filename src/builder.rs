@@ -128,43 +128,48 @@ impl<K> WorkQueueBuilder<K> {
         self
     }
 
-    /// Builds the queue on the lock-free engine, in which `add`, `get` and `done` take no lock, nor does `succeed` of a key that has neither a
-    /// delay nor failures. Off by default.
+    /// Builds the queue on the lock-free engine, in which `add`, `get` and `done` take no lock while no getter waits and the queue does not
+    /// [measure](Self::measure), nor does `succeed` of a key that has neither a delay nor failures. Off by default.
     ///
     /// The keys are in a concurrent map (`papaya`), and their order is a segment queue (`crossbeam-queue`). All calls work as they do on
     /// other queues. What needs all queued keys to stand still is refused by [`try_build`](Self::try_build): [groups](Self::fair_by),
-    /// [strict priorities](Self::strict_priorities), and a [policy](Self::delayed_add) other than `Independent`. An add with a
-    /// [priority](crate::AddOptions::priority) other than `NORMAL` panics.
+    /// [strict priorities](Self::strict_priorities). So is a [policy](Self::delayed_add) other than `Independent`, because an add without a
+    /// delay does not look at delays here. An add or a requeue with a [priority](crate::AddOptions::priority) other than `NORMAL` panics;
+    /// the requeue has ended the hand-out before.
     ///
     /// # When to take it
     ///
-    /// Take it if a thread that the system stops in the middle of a call must not hold up the others, or if the longest waits matter more
-    /// than the mean. It costs a thread that works alone two to four times the instructions of the default engine, and more memory a key. It
-    /// is not for queues whose keys seldom come back, because a key that the map does not know costs half a microsecond, which is ten times
-    /// what the default engine takes.
+    /// Take it if a thread that the system stops in the middle of a call must not hold up the others. For speed alone, take
+    /// [shards](Self::shards) of the default engine. A thread that works alone takes two to three times as long as with the default engine,
+    /// and a key more memory. It is not for queues whose keys seldom come back, because a key that the map does not know costs half a
+    /// microsecond, which is ten times what the default engine takes.
     ///
-    /// **With one shard**, the default, the order is one segment queue, which is strictly first in, first out, and all threads take turns at
-    /// its two ends. **With several [shards](Self::shards)** there are as many segment queues: a thread pushes the keys that it queues into
-    /// its own one, and takes keys from there, so that threads seldom meet. The keys that one thread queues stay in order. A key of another
-    /// thread may be overtaken by about `(9 + adders) * 64` later ones at most, whatever the length of the queue, because a getter leaves
-    /// its own segment queue for another whose keys are older. If `try_get` finds nothing, each segment queue was empty at some moment of
-    /// the call, though not all at the same one.
+    /// **With one shard**, the default, the order is one segment queue, which is strictly first in, first out, and all threads take turns
+    /// at its two ends. **With several [shards](Self::shards)** there are as many segment queues: a thread pushes the keys that it queues
+    /// into one of them, and takes keys from there, so that threads seldom meet. (A task does so by the thread that polls it.) The keys
+    /// that one thread queues stay in order. A key of another thread may be overtaken by about `(9 + adders) * 64` later ones at most,
+    /// whatever the length of the queue, because a getter leaves its segment queue for another whose keys are older. If `try_get` finds
+    /// nothing, each segment queue was empty at some moment of the call, though not all at the same one.
     ///
     /// # A stopped thread
     ///
-    /// The engine is not lock-free in the strict sense, because its parts have moments at which other threads wait. The two rows in bold
-    /// are those.
+    /// The engine is not lock-free in the strict sense, because there are moments at which a stopped thread holds up others. Calls on the
+    /// key that it has in its hands may always wait. Beside these, the table says who does; in bold, where it is everybody.
     ///
-    /// | a thread is stopped | these wait for it, beside calls on its own key |
+    /// | a thread is stopped | who waits for it |
     /// |---|---|
-    /// | anywhere in `add`, `get`, `done` or such a `succeed`, but for the rows below | nobody who adds, gets or is done. Memory that was given up is not freed meanwhile |
-    /// | in an add, from its beginning to its end | drains, idle waits, `stop`, and getters that would be told of a shut-down: they get keys as before |
+    /// | anywhere in `add`, `get` or `done`, but for the rows below | nobody. But the map frees no removed key while the thread stands in an `add`, or in a `done` that removes one |
+    /// | in an add, from its beginning to its end | drains, idle waits and `stop`. Getters get keys as before, but are not told of a shut-down |
+    /// | in an add that has met the shut-down | other such adds |
     /// | in a segment queue, as it stores a key | the one getter to which this place falls |
     /// | in a segment queue, as it links the next block (one push or get in 31) | **all who push or pop a key**; with several shards, those whose segment queue it is, and getters that come there |
     /// | in the map, as it replaces its table by a larger one, or by one without the marks of removed keys | **all who add a key that is new to the map**, and calls that look at all keys, as drains, idle waits and `take_where` do |
     /// | in a call that sets, drops or expires a delay, counts failures, or cools down | other such calls, `succeed` of a key with a delay or failures, lists of delayed keys, and the shut-down |
     /// | as it wakes or becomes a getter that waits | others that wake one, or begin to wait |
-    /// | in a `remove`, `take_where` or `stop` that clears removed keys out of the order; or in a getter that takes one of the keys that it has moved, which are under a lock | getters |
+    /// | in a `remove`, `take_where` or `stop` that clears removed keys out of the order | getters |
+    /// | in a `get` after that, as it takes a key that was moved to the list of those, which has a lock | getters |
+    /// | in a `get` or a `done` of a queue that [measures](Self::measure), as it notes a time | calls that read the times, and threads beyond the 63rd, which share a histogram |
+    /// | in the first call that a thread makes on any lock-free queue, as it takes a number | others that make their first one |
     ///
     /// # What else differs
     ///
@@ -178,7 +183,9 @@ impl<K> WorkQueueBuilder<K> {
     ///   one thread has queued the keys. Of keys of several threads, up to 64 of each other thread may come before an older key.
     /// * **Numbers** ([`stats`](WorkQueue::stats), [`len`](WorkQueue::len)) are read one after the other while other threads go on.
     /// * **A key that is added and removed again and again**, with no getter, leaves marks in the order. The call that removes keys clears
-    ///   them out when there are more than 1024, and than half of the keys; a getter that comes at this moment may take one key early.
+    ///   them out when there are more than 1024, and more than half of all entries are marks. A getter that comes at this moment may take
+    ///   one key early.
+    /// * **Threads** beyond the 63rd share their counters, their cache and their segment queue, which makes them slower.
     /// * **Memory**: a queue takes 32 KB, and 8 KB more for each thread that is done with keys. A queued `u64` takes two allocations and some 140
     ///   bytes, where the default engine takes none of its own and 60. After a burst the map keeps its table, 19 bytes for each key of the
     ///   largest number, until other keys make it replace the table.
@@ -459,8 +466,9 @@ impl<K> WorkQueueBuilder<K> {
     ///
     /// A group at its limit is *full*: the queue hands out none of its queued keys until one of its processing keys is done. These keys
     /// count in [`len`](WorkQueue::len), and drains wait for them. After a shut-down, getters wait while such keys are queued. A group that
-    /// was full comes next if its turn has passed meanwhile, and otherwise joins at the end. With priorities, the levels of a group share
-    /// its room, and a level that is passed by others of its group gets a hand-out when the group has room, unless the queue is strict.
+    /// reaches the limit ends its turn, whatever its weight. When it has room again, it goes ahead of the groups that have had turns if it
+    /// has missed one meanwhile, and otherwise joins at the end. With priorities, the levels of a group share its room. So that none of them
+    /// starves, one that others of its group have overtaken often gets a hand-out of its own, unless the queue is strict.
     ///
     /// # Examples
     /// ```

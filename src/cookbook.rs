@@ -1,7 +1,8 @@
 //! Recipes, and the names of other work queues. This module has no items: it is a page.
 //!
 //! * [As a stream](#as-a-stream) · [a task for each key](#a-task-for-each-key) · [with `select!`](#with-select) ·
-//!   [without an async runtime](#without-an-async-runtime) · [without any other thread](#without-any-other-thread)
+//!   [work on many keys at once](#work-on-many-keys-at-once) · [without an async runtime](#without-an-async-runtime) ·
+//!   [without any other thread](#without-any-other-thread)
 //! * [Debounce and throttle](#debounce-and-throttle) · [resync](#resync) · [a result for the adder](#a-result-for-the-adder) ·
 //!   [producers that must wait](#producers-that-must-wait)
 //! * [Tests with a mock clock](#tests-with-a-mock-clock) · [what makes a good key](#what-makes-a-good-key)

@@ -3,7 +3,7 @@
 //! Changing a promise is a breaking change. The repository's comments and tests cite the numbers, and its page `INVARIANTS.md` says which
 //! code upholds each promise and which tests show it.
 //!
-//! The [crate's page](crate#ten-words) explains *queued*, *processing*, *dirty* and *delayed*. The *holder* of a key has its
+//! The [crate's page](crate#words) explains *queued*, *processing*, *dirty* and *delayed*. The *holder* of a key has its
 //! [`Item`](crate::Item), and a *getter* is a thread or a task in one of the get calls. A *shard* keeps its keys under one lock; a queue
 //! has one unless it was [built with more](crate::WorkQueueBuilder::shards). A queue of `WorkQueueBuilder::lock_free` keeps the promises of
 //! one shard except where the page of that method says otherwise.
@@ -35,10 +35,10 @@
 //! * **P19** *Priorities.* A key of a higher priority is handed out first. Of several adds of a key the highest priority counts, and a key
 //!   that its holder puts back keeps its own. Low priorities do not starve, because one of 16 hand-outs goes to the lower ones that wait,
 //!   in turn, unless the queue is [strict](crate::WorkQueueBuilder::strict_priorities).
-//! * **P20** *Groups.* The groups of one priority take turns, and in its turn a group gives as many keys as its weight. A new group, and
-//!   one that comes back after its next turn would have come, goes ahead of those that have had turns, which still get one of 16 hand-outs.
-//!   With a [limit](crate::WorkQueueBuilder::max_processing_per_group), at most that many keys of a group are processing at a time, and a
-//!   group that was full at its turn is next when it has room.
+//! * **P20** *Groups.* The groups of one priority take turns, and in its turn a group gives as many keys as its weight. A group that is
+//!   new, or has missed a turn while it had no keys, goes ahead of those that have had turns, which still get one of 16 hand-outs.
+//!   With a [limit](crate::WorkQueueBuilder::max_processing_per_group), at most that many keys of a group are processing at a time. A
+//!   group that reaches the limit ends its turn, and one that has missed a turn while it was full goes ahead like a new one.
 //!
 //! These are the bounds of P18 and P19. They do not hold from the time at which a thread that has locked the key's shard is stopped (P21)
 //! until a getter finds the lock free. A thread that ended counts as a getter until another one takes over its shard.

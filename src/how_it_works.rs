@@ -99,7 +99,8 @@
 //! * **It is cheaper.** An uncontended lock costs one atomic read-modify-write, and the rest are plain loads and stores. Lock-free parts
 //!   take several such steps, allocate a node for each new key, and have all threads write the two ends of one queue.
 //! * **The parts wait as well.** `DashMap` locks a shard for each access, and `scc` a bucket. A thread that stops within `SegQueue` holds
-//!   up the getter of its place, or, once in 31 pushes, all that push.
+//!   up the getter of its place, or, once in 31 pushes and gets, all that push or get. One that stops as `papaya` replaces its table holds
+//!   up all that add a new key.
 //!
 //! The price is the longest waits: if the system stops a thread that holds the lock, all calls that need it wait. With several shards only
 //! those wait that need the same one ([P21](crate::guarantees)); in the lock-free engine others wait at the few moments that its page

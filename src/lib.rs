@@ -39,11 +39,14 @@
 //! | *queued* | the key waits for a worker |
 //! | *hand-out* | a worker gets the key, as an [`Item`] |
 //! | *processing* | a worker has the key: its `Item` exists |
+//! | *holder*, *getter* | who has the `Item`; a thread or task that is in a call which gets a key |
 //! | *done* | the hand-out ends: the worker drops the `Item`, or calls a method that ends it |
 //! | *dirty* | the key will run: it is queued, or was added while it is processing |
 //! | *coalesced* | an add that causes no further run: the key is dirty already, or has a delay that stays |
 //! | *deferred* | an add of a key that is processing: the queue adds the key when the hand-out ends |
 //! | *delayed* | the key has a delay: the queue adds the key when the delay expires |
+//! | *retry*, *date* | a delay that the holder has set after a failure; any other delay |
+//! | *limiter* | says how long a key waits for its next retry |
 //! | *cooling down* | the key has run, and is not to run again for some time: adds are held back until then |
 //! | *failing* | the queue or its limiter counts failures of the key |
 //! | *driver* | the thread that adds keys when their delays expire, and reports metrics |
@@ -171,7 +174,8 @@
 //! * **No delay expires early**, not by a nanosecond.
 //! * **Linearizable** (with one shard): a call takes effect at one moment, unless its docs say otherwise.
 //! * **A panic leaves no key stuck**, and poisons no lock. [`OnPanic`] chooses what happens to the key.
-//! * **Nothing vanishes**: a drain returns each key that was not finished, as [`Leftover`].
+//! * **Nothing vanishes**: a drain returns each key that was not finished, as [`Leftover`]. (The future of a worker that is dropped in the
+//!   middle of a run ends its hand-out as done.)
 //! * **An idle queue takes no processor time.** The driver thread sleeps, and ends with the queue.
 //! * **Memory is freed** after a burst, and a steady set of keys allocates nothing.
 //! * **No lock is held while your code runs**, except for a key's `Eq` (or [`Equivalent`]), its `Clone` in calls that list or take keys,
@@ -192,14 +196,15 @@
 //!
 //! * **After a success call [`succeed`](Item::succeed)** (or [`forget`](WorkQueue::forget)), as [`Workers`] do by themselves. Dropping the
 //!   item forgets nothing, so a key that was retried keeps its long backoff, and the queue keeps its record. See [`Stats::failing`].
-//! * **An [`add`](WorkQueue::add) does not wait** for the backoff of its key. If the key is processing, it is queued as soon as it is done,
-//!   even if the holder calls `retry` or `requeue_after`, and that early run then decides anew when the key comes back. A key that always
-//!   fails and has many events therefore runs all the time. With [`DelayedAdd::Strict`] adds wait for the retry once it is set, so there is
-//!   at most one early run for each.
+//! * **An [`add`](WorkQueue::add) does not wait** for the backoff of its key, so a key that always fails and has many events runs all the
+//!   time. If it is added while it is processing, it is queued as soon as it is done, even if the holder calls `retry` or `requeue_after`,
+//!   and the end of that early run sets the next delay. With [`DelayedAdd::Strict`] adds wait for a retry once it is set, so there is at
+//!   most one early run for each.
 //! * **An equal key that is there already stays**, and `add` drops the new one, so data that `Eq` does not compare, such as the time of the
 //!   event, does not reach the worker.
 //! * **`get` returns `None`** when the queue is shut down and no key is queued, but a key that is processing and dirty comes back later. A
-//!   dispatcher that hands items to other threads must not stop at `None`, because it may leave such a key behind, for which a drain waits.
+//!   dispatcher that hands items to other threads therefore stops only when `get` returns `None` and none of its items is left; otherwise
+//!   it may leave such a key behind, for which a drain waits.
 //! * **A drain refuses adds**, including those of its workers, and retries. A key that fails or is requeued meanwhile goes to
 //!   [`Leftover::refused`]. If processing a key adds more keys, wait until the queue [is idle](WorkQueue::wait_idle) before you drain.
 //! * **The child of a `fork`** has no threads. Create the queue after the fork, or `exec` in the child: see [`Driver`].

@@ -97,7 +97,6 @@ impl Priority {
 /// When the earlier of the two expires, the queue adds the key, and the later one goes on, unless it is past as well, in which case one add
 /// does for both. The variants say what a caller does with the two. In `requeue_with`, [`KeepExisting`](Self::KeepExisting) keeps the delay
 /// that the holder of an earlier hand-out has set, and the other two replace it.
-/// replace it.
 ///
 /// # Examples
 /// ```

@@ -71,7 +71,7 @@ pub struct Stats {
     /// Adds that queued their key at once. An add of a processing key counts in [`deferred`](Self::deferred) instead, even when its holder
     /// is done.
     pub pushed: u64,
-    /// Adds that changed nothing, because the key was dirty already, or an earlier delay stands.
+    /// Adds that cause no further run, because the key was dirty already, or an earlier delay stands. Such an add may raise the priority.
     pub coalesced: u64,
     /// Adds of a processing key. The key is queued when its holder is done.
     pub deferred: u64,

@@ -12,7 +12,7 @@
 //!
 //!   a caller adds without one
 //!     Replace                       drops the delays, and adds the key
-//!     KeepExisting                  the same
+//!     KeepExisting                  changes no delay; adds the key only if it has none
 //!     Promote                       drops retries, and adds the key
 //!     Strict                        waits for the retry, unless the key is dirty
 //!     Independent                   adds the key; the delays stay

@@ -26,7 +26,7 @@ use std::time::Duration;
 /// | `workqueue_failing` | gauge | keys whose failures are counted |
 /// | `workqueue_oldest_queued_seconds` | gauge | how long the first queued key has waited, also in a full group; 0: none |
 /// | `workqueue_next_deadline_seconds` | gauge | the time until the earliest delay expires; 0: overdue, `+Inf`: none (graphs want `< Inf`) |
-/// | `workqueue_coalesced_total` | counter | adds that changed nothing |
+/// | `workqueue_coalesced_total` | counter | adds that cause no further run |
 /// | `workqueue_rejected_total` | counter | adds after the shut-down |
 /// | `workqueue_given_up_total` | counter | keys that were given up |
 /// | `workqueue_panics_total` | counter | panics of holders of a key |
@@ -194,7 +194,7 @@ impl Series {
                     |m| m.stats.retries,
                 ),
                 counter("workqueue_failures_total", "Adds with the limiter's delay: failures", |m| m.stats.failures),
-                counter("workqueue_coalesced_total", "Adds that changed nothing", |m| m.stats.coalesced),
+                counter("workqueue_coalesced_total", "Adds that cause no further run", |m| m.stats.coalesced),
                 counter("workqueue_rejected_total", "Adds after the shut-down", |m| m.stats.rejected),
                 counter("workqueue_given_up_total", "Keys that were given up", |m| m.stats.given_up),
                 counter("workqueue_panics_total", "Panics of holders of a key", |m| m.stats.panics),

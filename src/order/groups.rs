@@ -8,12 +8,12 @@
 //!
 //! A *level* is a priority, and a *lane* has the queued keys of one group in one level. A lane that gets its first key is *new*, and
 //! becomes *old* after its first turn, in which it gives as many keys as its group weighs. A pop first lets [`rotation`](super::rotation)
-//! choose the level. There the first new lane gives a key; if there is none, and once in 16 hand-outs, the first old one does. A lane that
+//! choose the level. There the first new lane gives a key; if there is none, and after 15 keys in a row from new lanes, the first old one does. A lane that
 //! becomes empty is *idle*. If a group becomes *full*, because as many of its keys are processing as the limit allows, its lanes with keys
 //! are *parked* until one of those is done. [`Seat`] has all places of a lane.
 //!
 //! A group must win nothing by being empty or full for a moment. So an idle lane that gets a key is new only if its turn would have come
-//! meanwhile, and otherwise the last of the old. A parked lane goes where the table says ([`Groups::seat`]); if it always went first, a
+//! meanwhile, and otherwise the last of the old. When a full group has room again, its lanes go where the table says ([`Groups::seat`]); if it always went first, a
 //! group that is full now and then would pass all others for ever.
 //!
 //! | when it was parked, the lane | if its turn has come meanwhile | if not |
@@ -23,12 +23,14 @@
 //! | had filled its group itself, or had no keys yet | last of the new | last of the old |
 //!
 //! The scheme is FQ-CoDel's (RFC 8290) with a cost of 1 for each key, except that no pop walks over empty lanes. All steps take constant
-//! time but for three: a group that becomes full, or is so no longer, has all its lanes moved; a group with few lanes has no index by
-//! level, so they are searched; and with a limit, a turn of the lower levels looks at up to 64 lanes.
+//! time but for these: a group that becomes full, or is so no longer, has all its lanes moved; the lanes of a group are searched for a level
+//! unless it has many, which are then in an index, and are walked when one is forgotten; a pop forgets up to four idle lanes; and with a
+//! limit, a turn of the lower levels looks at up to 64 lanes.
 //!
-//! **To change how groups take turns**, begin with `next_in` below, which chooses between new and old, and with [`Groups::seat`].
-//! `tests/plain.rs` has the same rules in plain lists, `tests/turns.rs` shows that nobody starves, and `tests/bounds.rs` what a call may
-//! cost.
+//! **To change how groups take turns**, begin with `next_in` below, which chooses between new and old, with `pop_lane`, which ends a turn,
+//! and with [`Groups::seat`]. `tests/plain.rs` has the same rules in plain lists, call by call, and has to be changed too; `tests/turns.rs`
+//! shows that nobody starves, and `tests/bounds.rs` what a call may cost. `cargo test --lib order::` runs them in a minute, and `cargo
+//! test --release --lib order::` with many more cases.
 
 use super::bits::{Bits, Words};
 use super::group_table::GroupTable;

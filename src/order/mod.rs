@@ -8,14 +8,15 @@
 //! ```
 //!
 //! An order holds handles of keys, whose type it does not know. A push returns a *position*, with which a `remove` needs no search. A call
-//! skips the entries of two blocks at most, and visits at most the lanes of one group. Memory to be freed goes into the caller's [`Bin`].
+//! takes constant time, except that a pop may skip the holes of two blocks, and that groups have the exceptions which the head of
+//! `groups.rs` lists. Memory to be freed goes into the caller's [`Bin`].
 //!
 //! **Ages.** Each push has a number ([`AnyOrder::age`]), and within a priority the older key has the lower one. As no number is used twice
 //! there, it also tells whether a key is still queued by the push that a caller has seen.
 //!
 //! **Stamps** make shards comparable. The *front* of a shard ([`AnyOrder::front`]) is its highest level with keys, and a stamp: a time that
 //! is not after the push of the first key there, or with groups the time of the last few hand-outs. To read a counter takes longer than a
-//! push, so many pushes share a stamp. One that begins a group of 64, or a level, makes the order want a new one
+//! push, so many pushes share a stamp. The first push of each 64, and the first one of a level, makes the order want a new one
 //! ([`AnyOrder::wants_stamp`]), which the caller gives at the end of its critical section.
 
 #![allow(clippy::vec_box, reason = "a box goes from list to list without being copied")]

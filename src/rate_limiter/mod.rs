@@ -47,7 +47,7 @@
 //!
 //! # Traps
 //!
-//! These traps are client-go's, as are the defaults here, and its users report each of them.
+//! Client-go has the same traps, and its users report each of them.
 //!
 //! * **Forget.** [Forget](RateLimiter::forget) a key that succeeded. Otherwise the wait after its next failure is as long as if it had
 //!   failed all the time. [`Item::succeed`](crate::Item::succeed) forgets the key, but dropping the item does not. A key that is not

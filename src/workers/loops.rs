@@ -40,8 +40,8 @@ pub struct Tally {
     /// Loops that have not ended.
     pub running: usize,
     /// Runs that did not fail, and whose keys need nothing more or were requeued: with [`Outcome::Success`](crate::Outcome::Success),
-    /// [`RequeueAfter`](crate::Outcome::RequeueAfter) or [`RequeueWith`](crate::Outcome::RequeueWith). A requeue that the queue refused
-    /// counts in [`refused`](Self::refused) instead.
+    /// [`Cooldown`](crate::Outcome::Cooldown), [`RequeueAfter`](crate::Outcome::RequeueAfter) or
+    /// [`RequeueWith`](crate::Outcome::RequeueWith). A requeue that the queue refused counts in [`refused`](Self::refused) instead.
     pub succeeded: u64,
     /// Succeeded runs with [`Outcome::RequeueAfter`](crate::Outcome::RequeueAfter) or [`RequeueWith`](crate::Outcome::RequeueWith) whose
     /// keys were requeued.
