@@ -141,7 +141,7 @@ impl<K> WorkQueueBuilder<K> {
     ///
     /// Take it if a thread that the system stops in the middle of a call must not hold up the others. For speed alone, take
     /// [shards](Self::shards) of the default engine. A thread that works alone takes two to three times as long as with the default engine,
-    /// and a key more memory. It is not for queues whose keys seldom come back, because a key that the map does not know costs half a
+    /// and a key more memory. The engine is not for queues whose keys seldom come back, because a key that the map does not know costs half a
     /// microsecond, which is ten times what the default engine takes.
     ///
     /// **With one shard**, the default, the order is one segment queue, which is strictly first in, first out, and all threads take turns
