@@ -147,7 +147,7 @@ impl<K> WorkQueueBuilder<K> {
     /// **With one shard**, the default, the order is one segment queue, which is strictly first in, first out, and all threads take turns
     /// at its two ends. **With several [shards](Self::shards)** there are as many segment queues: a thread pushes the keys that it queues
     /// into one of them, and takes keys from there, so that threads seldom meet. (A task does so by the thread that polls it.) The keys
-    /// that one thread queues stay in order. A key of another thread may be overtaken by about `(9 + adders) * 64` later ones at most,
+    /// that one thread queues stay in order. A key of another thread may be overtaken by about `(9 + adders) * 64 + shards * getters` later ones at most,
     /// whatever the length of the queue, because a getter leaves its segment queue for another whose keys are older. If `try_get` finds
     /// nothing, each segment queue was empty at some moment of the call, though not all at the same one.
     ///
@@ -162,7 +162,7 @@ impl<K> WorkQueueBuilder<K> {
     /// | in an add, from its beginning to its end | drains, idle waits and `stop`. Getters get keys as before, but are not told of a shut-down |
     /// | in an add that has met the shut-down | other such adds |
     /// | in a segment queue, as it stores a key | the one getter to which this place falls |
-    /// | in a segment queue, as it links the next block (one push or get in 31) | **all who push or pop a key**; with several shards, those whose segment queue it is, and getters that come there |
+    /// | in a segment queue, as it links the next block (one push or get in 31) | **all who push or pop a key**; with several shards, at first those whose segment queue it is, and after some hundred keys all getters, because they come there |
     /// | in the map, as it replaces its table by a larger one, or by one without the marks of removed keys | **all who add a key that is new to the map**, and calls that look at all keys, as drains, idle waits and `take_where` do |
     /// | in a call that sets, drops or expires a delay, counts failures, or cools down | other such calls, `succeed` of a key with a delay or failures, lists of delayed keys, and the shut-down |
     /// | as it wakes or becomes a getter that waits | others that wake one, or begin to wait |

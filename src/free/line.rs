@@ -80,8 +80,12 @@ impl<K> Line<K> {
     pub(super) fn pop(&self) -> Option<Entry<K>> {
         if !self.is_swept() {
             let entry = self.entries.pop();
-            if entry.is_some() || !self.is_swept() {
+            if !self.is_swept() {
                 return entry;
+            }
+            // A sweep has begun and may have moved older entries, so this one says nothing about the age of what is left (F12).
+            if let Some(entry) = entry {
+                return Some(Entry { epoch: self.front.load(Ordering::Relaxed) as u32, ..entry });
             }
         }
         self.pop_swept()
@@ -106,21 +110,19 @@ impl<K> Line<K> {
         self.entries.pop()
     }
 
-    /// Whether there was a moment at which the line had no entry, dead or live.
-    pub(super) fn is_empty(&self) -> bool {
-        let is_empty = !self.is_swept() && self.entries.is_empty();
-        if is_empty && !self.is_swept() {
-            return true;
-        }
-        self.is_swept() && self.swept.lock().len() == 0 && self.entries.is_empty()
+    /// Whether a pop would most likely find nothing.
+    #[inline]
+    pub(super) fn seems_empty(&self) -> bool {
+        self.entries.is_empty() && !self.is_swept()
     }
 
     /// The number of entries, dead ones included, or one more.
     #[inline]
     pub(super) fn entries(&self) -> usize {
+        let entries = self.entries.len(); // first: who does not find an entry that a sweep has moved sees the flag
         // A sweep may have one more in its hand.
         let swept = if self.is_swept() { self.swept_len.load(Ordering::Relaxed) + 1 } else { 0 };
-        self.entries.len() + swept
+        entries + swept
     }
 
     /// The number of entries, dead ones included.

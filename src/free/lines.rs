@@ -15,8 +15,9 @@
 //! others, but keys overtake each other. How far is bounded, because each entry carries the *epoch* of its push, a counter that each thread
 //! raises once in [`EPOCH`] of its pushes.
 //!
-//! A getter that takes an entry of another epoch than the one before compares the fronts of all lines. It stays with its own line, unless
-//! that is empty or its front is more than [`AHEAD`] epochs newer than the oldest one; then it goes to the line with the oldest front. A
+//! A getter that takes an entry of another epoch than the one before compares the fronts of all lines. It stays with its own line, or
+//! else with the one that it has, unless that is empty or its front is more than [`AHEAD`] epochs newer than the oldest one; then it goes
+//! to the line with the oldest front. A
 //! queued key is therefore overtaken only by the later keys of `AHEAD + 1` epochs, by up to [`EPOCH`] keys of each adder, and by one key for
 //! each line and getter (F12).
 
@@ -108,22 +109,23 @@ impl<K> Lines<K> {
         if self.at(at).front.load(Ordering::Relaxed) < front {
             self.at(at).front.store(front, Ordering::Relaxed);
         }
-        let next = match self.oldest() {
-            Some((oldest, at)) => {
-                let own = self.at(home);
-                let is_near = own.front.load(Ordering::Relaxed) <= oldest + AHEAD;
-                if is_near && !own.is_empty() { home } else { at }
-            }
-            None => home,
-        };
+        let next = self.oldest().map_or(home, |(oldest, oldest_at)| {
+            let is_near = |at: &usize| {
+                let line = self.at(*at);
+                line.front.load(Ordering::Relaxed) <= oldest + AHEAD && !line.seems_empty()
+            };
+            [home, at].into_iter().find(is_near).unwrap_or(oldest_at)
+        });
         let distance = next.wrapping_sub(home) & (self.count() - 1);
+        // In another line the first entry is compared in any case.
+        let epoch = if next == at { epoch } else { !epoch };
         stay.store((distance as u64) << 32 | u64::from(epoch), Ordering::Relaxed);
     }
 
     /// The oldest front among the lines that have entries, and its line.
     fn oldest(&self) -> Option<(u64, usize)> {
         let front = |(at, line): (usize, &CachePadded<Line<K>>)| (line.front.load(Ordering::Relaxed), at);
-        self.lines.iter().enumerate().filter(|(_, line)| !line.is_empty()).map(front).min()
+        self.lines.iter().enumerate().filter(|(_, line)| !line.seems_empty()).map(front).min()
     }
 
     /// Takes from another line, because the one that the getter was using is empty.
@@ -131,7 +133,8 @@ impl<K> Lines<K> {
     fn pop_elsewhere(&self, home: usize, stay: &AtomicU64) -> Option<Entry<K>> {
         let taken = |at| self.at(at).pop().map(|entry| (at, entry));
         let mut found = None;
-        while let (None, Some((_, at))) = (&found, self.oldest()) {
+        while found.is_none() {
+            let Some((_, at)) = self.oldest() else { break };
             found = taken(at);
         }
         let (at, entry) = found.or_else(|| (home..home + self.count()).find_map(taken))?;
@@ -195,6 +198,7 @@ mod tests {
     fn overtaken(lines: usize, threads: usize, queued: usize, seed: u64) -> usize {
         const KEYS: usize = 60_000;
         let (lines, mut random) = (Lines::new(lines), Rng::with_seed(seed));
+        lines.epoch.store(u64::from(u32::MAX) - 100, Ordering::Relaxed); // the low bits wrap around
         // What is in an entry does not matter here.
         let map = Map::new(1, false);
         let Err(node) = map.add(&mut Some(()), KeyHash(0), Bits::QUEUED, &map.guard(), |_| None::<()>) else {
@@ -232,6 +236,29 @@ mod tests {
         }
         assert!(lines.entries() == 0 && oldest == KEYS);
         worst
+    }
+
+    /// A sweep takes the dead entries out of all lines, and getters still find the live ones, each line's first.
+    #[test]
+    fn a_sweep_visits_all_lines() {
+        const DEAD: u32 = 600;
+        let (lines, map) = (Lines::new(4), Map::new(1, false));
+        let Err(node) = map.add(&mut Some(()), KeyHash(0), Bits::QUEUED, &map.guard(), |_| None::<()>) else {
+            unreachable!("the map is empty");
+        };
+        let live = Bits::QUEUED.number();
+        for home in 0..4 {
+            for n in 0..=DEAD {
+                let number = if n == DEAD / 2 { live } else { live + 1 };
+                lines.push(home, Entry { node, number, epoch: 1 });
+            }
+        }
+        let mut gone = 0;
+        assert!(lines.sweep(|entry| gone += u32::from(entry.number != live)));
+        assert_eq!((gone, lines.len()), (4 * DEAD, 4));
+        let stay = AtomicU64::new(0);
+        let left: Vec<_> = std::iter::from_fn(|| lines.pop_of_many(2, &stay)).map(|entry| entry.number).collect();
+        assert_eq!(left, [live; 4]);
     }
 
     /// F12, with short and with long lines.

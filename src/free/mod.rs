@@ -286,7 +286,7 @@ impl<K> Free<K> {
         point!();
     }
 
-    /// `get`. `None` means that there was a moment at which no key was queued, except by adds that have not settled.
+    /// `get`. `None` means that each line had a moment without a queued key, except those of adds that have not settled.
     #[inline(always)]
     pub(crate) fn take(&self) -> Option<NodeRef<K>> {
         let mine = self.tally.mine();
