@@ -3,11 +3,10 @@
 
 use keyqueue::observe::{Metrics, Observer};
 use keyqueue::{Added, Clock, Driver, WorkQueue};
-use loom::model::Builder;
 use loom::sync::Arc;
 use loom::sync::atomic::AtomicUsize;
 use loom::sync::atomic::Ordering::Relaxed;
-use loom_tests::{check, check_with, ns, with};
+use loom_tests::{check, ns, with};
 use std::time::Duration;
 
 fn lock_free() -> WorkQueue<u64> {
@@ -329,23 +328,6 @@ fn a_getter_meets_a_sweep_of_two_lines() {
         let rest = take_all(&queue);
         assert!(got.is_ok() && (got == Ok(left)) == (rest == 0), "{got:?}, and {rest}");
         assert_eq!(removed + 1 + rest, all.len(), "{got:?}");
-    });
-}
-
-/// A getter that parks meets a sweep, which may have the key in its hand as its adder looks how many getters to wake (F8, F10).
-#[test]
-fn a_getter_that_parks_meets_a_push_and_a_sweep() {
-    // With two preemptions the model takes two minutes.
-    let few = |limits: &mut Builder| limits.preemption_bound = limits.preemption_bound.min(Some(1));
-    check_with(few, || {
-        let queue = lock_free();
-        (2..=3).for_each(|key| _ = queue.add(key));
-        let getter = with(&queue, |queue| queue.get().map(|item| *item));
-        let adder = with(&queue, |queue| queue.add(1));
-        let removed = [2, 3].map(|key| queue.remove(&key));
-        assert_eq!(adder.join().unwrap(), Added::Queued);
-        let got = getter.join().unwrap().expect("the queue is open");
-        assert!(got == 1 || removed.contains(&false), "{got}, though {removed:?}");
     });
 }
 
