@@ -536,9 +536,10 @@ impl<'q, K> Item<'q, K> {
     /// Works on any executor, and any number of these futures may wait at the same time. Dropping one ends its wait.
     ///
     /// # Examples
-    /// A handler that ends its work early when the service shuts down:
+    /// A handler that ends its work early when the service shuts down. It asks for a requeue, which the queue refuses, so that the key is
+    /// in [`Leftover::refused`](crate::Leftover::refused). A failure would count as a retry, and might give the key up.
     /// ```
-    /// use keyqueue::{Outcome, WorkQueue};
+    /// use keyqueue::{AddOptions, Outcome, WorkQueue};
     /// # async fn convert(_: &str) { std::future::pending().await }
     ///
     /// # #[tokio::main(flavor = "current_thread")]
@@ -548,7 +549,7 @@ impl<'q, K> Item<'q, K> {
     /// tokio::spawn(workers.run_async(async |item| {
     ///     tokio::select! {
     ///         () = convert(item) => Outcome::Success,
-    ///         () = item.until_shutting_down() => Outcome::Failed("shut down before the end".into()),
+    ///         () = item.until_shutting_down() => Outcome::RequeueWith(AddOptions::new()),
     ///     }
     /// }));
     /// queue.add("film-1".to_owned());

@@ -83,7 +83,8 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     /// * If a shard would hold more than about a billion keys (134 million of large ones).
     ///
     /// # Blocking
-    /// Does not wait for keys or workers, but takes one lock for some ten nanoseconds. A thread that finds the lock taken backs off for
+    /// Does not wait for keys or workers, but takes one lock for some ten nanoseconds. (A lock-free queue takes none, or another one: see
+    /// the page of `WorkQueueBuilder::lock_free`.) A thread that finds the lock taken backs off for
     /// about five microseconds at a time, at most six times, and then parks. An add that makes the table of keys grow takes up to half a
     /// millisecond, unless there are more than 16 000 keys, in which case many adds share this work.
     /// [`capacity`](crate::WorkQueueBuilder::capacity) avoids it.
@@ -1060,7 +1061,8 @@ impl<K> WorkQueue<K> {
     /// nothing: about two hundred kilobytes, or four hundred if keys had delays or failures. [Priorities](crate::Priority) add up to six
     /// hundred, and [groups](crate::WorkQueueBuilder::fair_by) about half a byte for each key of the largest burst. This call frees that
     /// memory too, and the room for [`capacity`](crate::WorkQueueBuilder::capacity). It also
-    /// [shrinks](crate::rate_limiter::RateLimiter::shrink_to_fit) a limiter that counts failures itself.
+    /// [shrinks](crate::rate_limiter::RateLimiter::shrink_to_fit) a limiter that counts failures itself. A lock-free queue frees the keys
+    /// that it keeps for each thread, but its map keeps its table.
     ///
     /// Keys do not move. The queue stores up to 63 keys in a chunk (2 KiB of `u64`, 4 KiB of larger keys, and 4 more if keys have had
     /// delays or failures), and keeps a chunk while it contains a key.

@@ -32,6 +32,9 @@ use std::time::{Duration, Instant};
 /// let queue = WorkQueue::<u32>::builder().driver(Driver::Manual).build();
 /// assert_eq!(queue.turn(), 0);
 /// ```
+#[doc(alias = "waitForPriorityQueue")]
+#[doc(alias = "heartbeat")]
+#[doc(alias = "maxWait")]
 #[doc(alias = "waitingLoop")]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
