@@ -22,7 +22,6 @@
 //! each line and getter (F12).
 
 use super::line::{Entry, Line};
-use super::tally::Mine;
 use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, Ordering, model_const};
 use crossbeam_utils::CachePadded;
 
@@ -55,11 +54,6 @@ impl<K> Lines<K> {
     }
 
     #[inline(always)]
-    fn is_one(&self) -> bool {
-        self.count() == 1
-    }
-
-    #[inline(always)]
     pub(super) fn count(&self) -> usize {
         self.lines.len()
     }
@@ -86,8 +80,8 @@ impl<K> Lines<K> {
 
     /// The next entry, which may be dead. `None` means that each line had a moment without an entry.
     #[inline(always)]
-    pub(super) fn pop(&self, mine: Mine<'_>) -> Option<Entry<K>> {
-        if self.is_one() { self.lines[0].pop() } else { self.pop_of_many(mine.at, mine.stay()) }
+    pub(super) fn pop(&self, home: usize, stay: &AtomicU64) -> Option<Entry<K>> {
+        if self.count() == 1 { self.lines[0].pop() } else { self.pop_of_many(home, stay) }
     }
 
     /// `stay` packs the line from which this getter last took an entry, as a distance from `home`, and below it the epoch of that entry.
@@ -191,8 +185,16 @@ impl<K> Lines<K> {
 mod tests {
     use super::*;
     use crate::free::parts::Map;
-    use crate::key::{Bits, KeyHash};
+    use crate::key::{Bits, KeyHash, NodeRef};
     use fastrand::Rng;
+
+    /// A queued key, of an empty map that frees it.
+    fn queued_key(map: &Map<()>) -> NodeRef<()> {
+        let Err(node) = map.add(&mut Some(()), KeyHash(0), Bits::QUEUED, &map.guard(), |_| None::<()>) else {
+            unreachable!("the map is empty");
+        };
+        node
+    }
 
     /// Threads add and take in turn, some more often than others. Returns the largest number of later keys that overtook a key.
     fn overtaken(lines: usize, threads: usize, queued: usize, seed: u64) -> usize {
@@ -201,9 +203,7 @@ mod tests {
         lines.epoch.store(u64::from(u32::MAX) - 100, Ordering::Relaxed); // the low bits wrap around
         // What is in an entry does not matter here.
         let map = Map::new(1, false);
-        let Err(node) = map.add(&mut Some(()), KeyHash(0), Bits::QUEUED, &map.guard(), |_| None::<()>) else {
-            unreachable!("the map is empty");
-        };
+        let node = queued_key(&map);
         let mut homes: Vec<_> = (0..threads).map(|_| (AtomicU64::new(0), 0)).collect();
         // Each thread adds as often as it takes by chance alone.
         let mut shares = || (0..threads).map(|_| random.usize(1..20)).collect::<Vec<_>>();
@@ -229,8 +229,7 @@ mod tests {
             }
             let home = pick(&takers);
             let stay = &homes[home].0;
-            let entry = if lines.is_one() { lines.lines[0].pop() } else { lines.pop_of_many(home, stay) };
-            gone[entry.expect("there are some").number as usize] = true;
+            gone[lines.pop(home, stay).expect("there are some").number as usize] = true;
             oldest += gone[oldest..].iter().take_while(|gone| **gone).count();
             worst = worst.max(number + 1 - queued - oldest); // all before the oldest are taken
         }
@@ -243,9 +242,7 @@ mod tests {
     fn a_sweep_visits_all_lines() {
         const DEAD: u32 = 600;
         let (lines, map) = (Lines::new(4), Map::new(1, false));
-        let Err(node) = map.add(&mut Some(()), KeyHash(0), Bits::QUEUED, &map.guard(), |_| None::<()>) else {
-            unreachable!("the map is empty");
-        };
+        let node = queued_key(&map);
         let live = Bits::QUEUED.number();
         for home in 0..4 {
             for n in 0..=DEAD {
@@ -257,7 +254,7 @@ mod tests {
         assert!(lines.sweep(|entry| gone += u32::from(entry.number != live)));
         assert_eq!((gone, lines.len()), (4 * DEAD, 4));
         let stay = AtomicU64::new(0);
-        let left: Vec<_> = std::iter::from_fn(|| lines.pop_of_many(2, &stay)).map(|entry| entry.number).collect();
+        let left: Vec<_> = std::iter::from_fn(|| lines.pop(2, &stay)).map(|entry| entry.number).collect();
         assert_eq!(left, [live; 4]);
     }
 

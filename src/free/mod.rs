@@ -292,7 +292,7 @@ impl<K> Free<K> {
         let mine = self.tally.mine();
         loop {
             point!();
-            let Entry { node, number, .. } = self.lines.pop(mine)?;
+            let Entry { node, number, .. } = self.lines.pop(mine.at, mine.stay())?;
             point!();
             // The linearization point of a hand-out.
             let get = |bits: Bits| bits.get(number).map_or((bits, false), |after| (after, true));
