@@ -25,14 +25,22 @@ pub(crate) enum Ended {
 }
 
 impl<K> Machine<K> {
+    /// `now` is the time, if the machine [needs](Self::needs_time) it.
     #[inline(always)]
-    pub(crate) fn done(&mut self, hand: &mut Option<K>, claimed: Claimed<K>, end: End, mode: Mode) -> (Ended, Owed) {
+    pub(crate) fn done(
+        &mut self,
+        hand: &mut Option<K>,
+        claimed: Claimed<K>,
+        end: End,
+        now: u64,
+        mode: Mode,
+    ) -> (Ended, Owed) {
         let entry = self.just_held(&claimed);
-        self.end(hand, entry, end, mode)
+        self.end(hand, entry, end, now, mode)
     }
 
     #[inline(always)]
-    fn end(&mut self, hand: &mut Option<K>, entry: EntryRef<K>, end: End, mode: Mode) -> (Ended, Owed) {
+    fn end(&mut self, hand: &mut Option<K>, entry: EntryRef<K>, end: End, now: u64, mode: Mode) -> (Ended, Owed) {
         let mut dropped = Owed::NOTHING;
         if end != End::Done {
             self.counts.given_up += u64::from(end == End::GiveUp);
@@ -44,7 +52,7 @@ impl<K> Machine<K> {
             }
         }
         self.counts.ended += 1;
-        let has_room = mode.is_ordered && self.order.ended(entry.group());
+        let room = if mode.is_ordered { self.end_of_group(entry, now) } else { 0 };
         let (ended, owed) = match entry.state().on_done() {
             OnDone::Push => {
                 let priority = if mode.is_ordered { entry.pending() } else { NORMAL };
@@ -66,7 +74,7 @@ impl<K> Machine<K> {
                 (Ended::Gone, owed)
             }
         };
-        (ended, owed.and(dropped).and(mode.ready(u32::from(has_room))).and(self.drained(mode)))
+        (ended, owed.and(dropped).and(mode.ready(room)).and(self.drained(mode)))
     }
 
     /// Adds a held key, and ends its processing. `end`: as for [`done`](Self::done). A refusal returns the token, because the key is still
@@ -94,7 +102,7 @@ impl<K> Machine<K> {
         }
         self.expect(how.priority, mode);
         let (added, owed) = self.add_held(entry, how, mode);
-        let (_ended, more) = self.end(hand, entry, End::Done, mode);
+        let (_ended, more) = self.end(hand, entry, End::Done, how.now, mode);
         (Ok(added), owed.and(more))
     }
 }

@@ -26,13 +26,15 @@ pub(crate) struct Expired {
 }
 
 impl<K> Machine<K> {
-    /// Adds at most this number of keys whose delays have expired. When none is left, [`until`](Self::until) says until when that is so.
+    /// Adds at most this number of keys whose delays have expired, and releases groups whose time has come. When none is left, [`until`](Self::until) says until when that is so.
     pub(crate) fn expire(&mut self, now: u64, at_most: usize, mode: Mode) -> (Expired, Owed) {
         // A key takes two steps: it is sorted, and taken out.
         let (mut by_answer, mut owed, mut budget, mut left) = ([0; 3], Owed::NOTHING, BATCH.min(2 * at_most), at_most);
         let mut rests = 0;
+        let (has_more_groups, released) = self.release(now, &mut { BATCH }, mode);
+        owed = owed.and(released);
         if !mode.is_open {
-            return (Expired { by_answer, rests, has_more: false, is_ahead: false }, owed);
+            return (Expired { by_answer, rests, has_more: has_more_groups, is_ahead: false }, owed);
         }
         let (has_more, is_ahead) = loop {
             let (mut near, mut count) = ([const { None }; NEAR], 0);
@@ -97,13 +99,15 @@ impl<K> Machine<K> {
                 next => break (true, next == Popped::NeedsCascade),
             }
         };
-        (Expired { by_answer, rests, has_more, is_ahead }, owed.and(self.later.garbage()))
+        let is_ahead = is_ahead && !has_more_groups;
+        (Expired { by_answer, rests, has_more: has_more || has_more_groups, is_ahead }, owed.and(self.later.garbage()))
     }
 
-    /// No delay expires before this time, which is [`NEVER`] if there is none.
+    /// No delay expires, and no group is released, before this time, which is [`NEVER`] if there is none. After the shut-down no delay expires.
     #[inline]
     pub(crate) fn until(&self) -> u64 {
-        self.later.until
+        let delays = if self.is_shut_down { NEVER } else { self.later.until };
+        self.order.held_until().map_or(delays, |until| until.min(delays))
     }
 
     /// Whether deadlines are still to be sorted.

@@ -8,6 +8,12 @@ const MANY: usize = 1024;
 const AHEAD: u32 = 8;
 
 impl<K> Machine<K> {
+    /// Whether a [`get`](Self::get) and an end of processing need the time.
+    #[inline(always)]
+    pub(crate) fn needs_time(&self, mode: Mode) -> bool {
+        mode.is_ordered && self.order.needs_time()
+    }
+
     /// Hands out the next key of a plain queue ([`Mode::PLAIN`]), if it takes only a few instructions and owes nothing. After `None`, call
     /// [`get`](Self::get).
     #[inline(always)]
@@ -17,21 +23,28 @@ impl<K> Machine<K> {
     }
 
     #[inline(always)]
-    pub(crate) fn get(&mut self, mode: Mode) -> (Option<Claimed<K>>, Owed) {
-        let entry = self.order.pop(&mut self.bin);
-        self.got(entry, mode)
+    pub(crate) fn get(&mut self, now: u64, mode: Mode) -> (Option<Claimed<K>>, Owed) {
+        let entry = self.order.pop(now, &mut self.bin);
+        self.got(entry, now, mode)
     }
 
-    pub(crate) fn get_of_level(&mut self, level: u8, mode: Mode) -> (Option<Claimed<K>>, Owed) {
-        let entry = self.order.pop_level(level, &mut self.bin);
-        self.got(entry, mode)
+    pub(crate) fn get_of_level(&mut self, level: u8, now: u64, mode: Mode) -> (Option<Claimed<K>>, Owed) {
+        let entry = self.order.pop_level(level, now, &mut self.bin);
+        self.got(entry, now, mode)
     }
 
     #[inline(always)]
-    fn got(&mut self, entry: Option<EntryRef<K>>, mode: Mode) -> (Option<Claimed<K>>, Owed) {
+    fn got(&mut self, entry: Option<EntryRef<K>>, now: u64, mode: Mode) -> (Option<Claimed<K>>, Owed) {
         let Some(entry) = entry else { return (None, self.garbage()) };
         let claimed = self.claim(entry, mode);
-        (Some(claimed), self.over(mode).and(Owed::only_if(!self.bin.is_empty(), Owed::GARBAGE)))
+        let mut owed = self.over(mode).and(Owed::only_if(!self.bin.is_empty(), Owed::GARBAGE));
+        if mode.is_ordered {
+            if let Some(starts) = &mut self.starts {
+                *starts.make(entry.number()) = now;
+            }
+            owed = owed.and(self.earlier());
+        }
+        (Some(claimed), owed)
     }
 
     #[inline(always)]

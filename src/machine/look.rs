@@ -6,7 +6,7 @@
 
 use super::{EntryRef, Machine};
 use crate::key::{SlotId, State};
-use crate::order::{Group, visit};
+use crate::order::{GroupView, visit};
 use crate::sync::model_const;
 use std::cmp::Reverse;
 
@@ -103,8 +103,8 @@ impl<'m, K> View<'m, K> {
         self.0.started_at(*self.1)
     }
 
-    /// The group of the key, and the number of hand-outs of the group since that is known.
-    pub(crate) fn group(&self) -> (Group, u64) {
+    /// The group of the key, if keys have groups.
+    pub(crate) fn group(&self) -> Option<GroupView> {
         self.0.order.group(self.1.group())
     }
 

@@ -31,6 +31,7 @@ mod expire;
 mod failures;
 mod garbage;
 mod get;
+mod groups;
 mod later;
 mod look;
 mod measure;
@@ -65,7 +66,7 @@ pub(crate) use take::TakenOut;
 pub(crate) use times::Times;
 
 use crate::DelayedAdd;
-use crate::key::{KeyHash, Table};
+use crate::key::{KeyHash, SideArray, Table};
 use crate::order::{AnyOrder, Bin, Place};
 use garbage::RetiredSlots;
 use later::Later;
@@ -77,6 +78,8 @@ pub(crate) struct Machine<K> {
     later: Later,
     /// `None`: the queue does not measure.
     times: Option<Box<Times>>,
+    /// When each key that is processing was handed out, if groups pay for the time.
+    starts: Option<SideArray<u64>>,
     /// What a plain add does about a retry of its key.
     policy: DelayedAdd,
     /// Held keys that became dirty, for the caller to take.
@@ -122,11 +125,13 @@ impl<K> Machine<K> {
         if capacity > 0 {
             order.reserve(capacity);
         }
+        let order_is_by_work = order.is_by_work();
         Self {
             keys: Table::new(capacity),
             order,
             later: Later::new(Table::<K>::CHUNK),
             times: None,
+            starts: order_is_by_work.then(|| SideArray::new(Table::<K>::CHUNK)),
             policy,
             dirty: Vec::new(),
             bin: Bin::new(),
@@ -211,7 +216,7 @@ impl<K> Machine<K> {
         let mut owed = Owed::NOTHING;
         if mode.is_ordered {
             self.order.leave_group(entry.group(), &mut self.bin);
-            owed = Owed::only_if(!self.bin.is_empty(), Owed::GARBAGE);
+            owed = Owed::only_if(!self.bin.is_empty(), Owed::GARBAGE).and(self.earlier());
         }
         let key = self.keys.remove(entry);
         if self.keys.has_retired() {

@@ -38,10 +38,10 @@ impl<K: Eq> Machine<K> {
 impl<K: Copy> Machine<K> {
     /// Takes out the first key that a verb has queued, for the caller to add it by its word.
     pub(crate) fn pop_dirty(&mut self) -> Option<(K, Owed)> {
-        let (claimed, owed) = self.get(Mode::PLAIN);
+        let (claimed, owed) = self.get(0, Mode::PLAIN);
         let claimed = claimed?;
         let key = *claimed.key();
-        let (_, more) = self.done(&mut None, claimed, End::Done, Mode::PLAIN);
+        let (_, more) = self.done(&mut None, claimed, End::Done, 0, Mode::PLAIN);
         Some((key, owed.and(more)))
     }
 

@@ -2,7 +2,7 @@
 //! looks for another order than the line (O1).
 
 use super::bits::Words;
-use super::{Bin, Group, Groups, Levels, Line, NORMAL, PLACES, Place};
+use super::{Bin, Group, GroupView, Groups, Levels, Line, NORMAL, PLACES, Place, Shares};
 
 pub(crate) struct AnyOrder<T> {
     /// All keys, as long as there is no other order.
@@ -37,9 +37,16 @@ impl<T: Copy> AnyOrder<T> {
         Self { line: Line::new(0, false), other: Other::None, strict }
     }
 
-    pub(crate) fn groups(limit: Option<u32>, strict: bool) -> Self {
-        let other = Other::Groups(Box::new(Groups::new(limit, strict)));
-        Self { line: Line::new(0, false), other, strict }
+    /// `rotates` and `is_strict` are as in [`Groups::new`].
+    pub(crate) fn groups(shares: Shares, rotates: bool, is_strict: bool) -> Self {
+        let other = Other::Groups(Box::new(Groups::new(shares, rotates, is_strict)));
+        Self { line: Line::new(0, false), other, strict: is_strict }
+    }
+
+    /// The groups, if keys have some.
+    #[inline]
+    pub(crate) fn as_groups(&mut self) -> Option<&mut Groups<T>> {
+        if let Other::Groups(groups) = &mut self.other { Some(groups) } else { None }
     }
 
     #[inline(always)]
@@ -67,13 +74,13 @@ impl<T: Copy> AnyOrder<T> {
     #[cfg(test)]
     pub(crate) fn skip_turns(&mut self, priority: i8, turns: u64) {
         if let Other::Groups(groups) = &mut self.other {
-            groups.levels[usize::from(super::level_of(priority))].skip_turns(turns);
+            groups.levels[usize::from(super::level_of(priority))].round += turns;
         }
     }
 
-    /// A group, and the number of its hand-outs since it is known. Without groups all keys are of one, and this number is 0.
-    pub(crate) fn group(&self, group: u32) -> (Group, u64) {
-        if let Other::Groups(groups) = &self.other { groups.group(group) } else { (Group::default(), 0) }
+    /// What is known of a group, if keys have some.
+    pub(crate) fn group(&self, group: u32) -> Option<GroupView> {
+        if let Other::Groups(groups) = &self.other { Some(groups.group(group)) } else { None }
     }
 
     #[cfg(test)]
@@ -120,21 +127,42 @@ impl<T: Copy> AnyOrder<T> {
     }
 
     /// Puts a key behind all others of its priority and group. Returns its position, and whether a pop may return it, because its group is
-    /// not full.
+    /// not held back.
     #[inline(always)]
     pub(crate) fn push(&mut self, key: T, priority: i8, group: u32) -> (u32, bool) {
         each!([&mut] self, order => order.push(key, priority, group))
     }
 
-    /// Takes the next key. With a limit, it counts as processing until [`ended`](Self::ended).
+    /// Takes the next key, which counts as processing until [`ended`](Self::ended). `now` is the time, if the order
+    /// [needs](Self::needs_time) it.
     #[inline(always)]
-    pub(crate) fn pop(&mut self, bin: &mut Bin<T>) -> Option<T> {
-        each!([&mut] self, order => order.pop(bin))
+    pub(crate) fn pop(&mut self, now: u64, bin: &mut Bin<T>) -> Option<T> {
+        match &mut self.other {
+            Other::None => self.line.pop(bin),
+            Other::Levels(levels) => levels.pop(bin),
+            Other::Groups(groups) => groups.pop(now, bin),
+        }
     }
 
     /// Takes the next key of this level, if a pop may return one.
-    pub(crate) fn pop_level(&mut self, level: u8, bin: &mut Bin<T>) -> Option<T> {
-        each!([&mut] self, order => order.pop_level(level, bin))
+    pub(crate) fn pop_level(&mut self, level: u8, now: u64, bin: &mut Bin<T>) -> Option<T> {
+        match &mut self.other {
+            Other::None => self.line.pop_level(level, bin),
+            Other::Levels(levels) => levels.pop_level(level, bin),
+            Other::Groups(groups) => groups.pop_level(level, now, bin),
+        }
+    }
+
+    /// Whether a pop needs the time, for rates or for handler time.
+    #[inline]
+    pub(crate) fn needs_time(&self) -> bool {
+        if let Other::Groups(groups) = &self.other { groups.needs_time() } else { false }
+    }
+
+    /// Whether [`ended`](Self::ended) needs the handler time.
+    #[inline]
+    pub(crate) fn is_by_work(&self) -> bool {
+        if let Other::Groups(groups) = &self.other { groups.is_by_work() } else { false }
     }
 
     /// The levels with keys that a pop may return, and the stamp of the oldest such key below the highest level, or `u64::MAX`. With groups
@@ -164,7 +192,7 @@ impl<T: Copy> AnyOrder<T> {
         each!([&] self, order => order.len())
     }
 
-    /// The number of queued keys of full groups, which a pop does not return.
+    /// The number of queued keys of groups that are held back.
     #[cfg(test)]
     pub(crate) fn blocked(&self) -> usize {
         self.len() - self.ready(true)
@@ -184,10 +212,29 @@ impl<T: Copy> AnyOrder<T> {
         }
     }
 
-    /// Counts a key of this group as no longer processing. Returns whether that makes other keys ready.
+    /// Counts a key of this group as no longer processing, after a handler time of `nanos`. Returns the number of other keys that become
+    /// ready.
     #[inline]
-    pub(crate) fn ended(&mut self, group: u32) -> bool {
-        if let Other::Groups(groups) = &mut self.other { groups.ended(group) } else { false }
+    pub(crate) fn ended(&mut self, group: u32, nanos: u64) -> u32 {
+        if let Other::Groups(groups) = &mut self.other { groups.ended(group, nanos) } else { 0 }
+    }
+
+    /// No group is [released](Self::release) before this time.
+    #[inline]
+    pub(crate) fn held_until(&self) -> Option<u64> {
+        if let Other::Groups(groups) = &self.other { groups.holds.until } else { None }
+    }
+
+    /// Whether [`held_until`](Self::held_until) has become earlier since the last question.
+    #[inline]
+    pub(crate) fn take_earlier(&mut self) -> bool {
+        if let Other::Groups(groups) = &mut self.other { groups.holds.take_earlier() } else { false }
+    }
+
+    /// Releases groups whose pauses are over, or that have a token again, in as many steps as the budget allows. Returns the number of keys
+    /// that become ready.
+    pub(crate) fn release(&mut self, now: u64, budget: &mut usize, bin: &mut Bin<T>) -> u32 {
+        if let Other::Groups(groups) = &mut self.other { groups.expire(now, budget, bin) } else { 0 }
     }
 
     /// The stamp and the number of the push by which a key is queued. The stamp is not after the push, and not after the stamps of later
@@ -248,8 +295,8 @@ impl<T: Copy> AnyOrder<T> {
         each!([&] self, order => order.upcoming(ahead))
     }
 
-    /// Calls `each` for the keys that have waited longest: for the first few keys of each priority and group, full or not, until it returns
-    /// true. It visits at most [`PLACES`], so of very many groups it sees only those whose turns come first, and those that became full
+    /// Calls `each` for the keys that have waited longest: for the first few keys of each priority and group, held back or not, until it returns
+    /// true. It visits at most [`PLACES`], so of very many groups it sees only those whose turns come first, and those that were held back
     /// first.
     pub(crate) fn firsts(&self, each: impl FnMut(T) -> bool) {
         each!([&] self, order => order.firsts(&mut { PLACES }, each));

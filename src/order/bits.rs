@@ -92,11 +92,6 @@ impl Bits {
     pub(super) fn below(&self, level: u8) -> Option<u8> {
         self.words.below(level)
     }
-
-    /// The highest level that is in neither of these.
-    pub(super) fn top_without(&self, one: &Self, other: &Self) -> Option<u8> {
-        (0..4).rev().find_map(|at| highest(at, self.words.0[at] & !one.words.0[at] & !other.words.0[at]))
-    }
 }
 
 fn highest(word: usize, bits: u64) -> Option<u8> {

@@ -4,7 +4,7 @@
 //! is not there yet. A new group splits at most one bucket, and one that goes merges at most four, so no call moves all.
 
 use super::lanes::{Lane, Lanes};
-use super::{Bin, Garbage, Group, NONE, visit};
+use super::{Bin, Garbage, NONE, visit};
 
 pub(super) type Segment = Box<[u32; SEGMENT]>;
 
@@ -36,22 +36,26 @@ impl GroupTable {
         &mut self.segments[bucket / SEGMENT][bucket % SEGMENT]
     }
 
-    /// The number of a group, which is made if it is new.
+    /// The number of a group.
     #[inline]
-    pub(super) fn find_or_make(&mut self, group: Group, lanes: &mut Lanes) -> u32 {
-        let bucket = self.bucket(group.hash);
-        let mut number = *bucket;
+    pub(super) fn find(&mut self, hash: u64, lanes: &Lanes) -> Option<u32> {
+        let mut number = *self.bucket(hash);
         while number != NONE {
             visit();
             let home = &lanes[number];
-            if home.hash == group.hash {
-                return number;
+            if home.hash == hash {
+                return Some(number);
             }
-            number = lanes[number].next;
+            number = home.next;
         }
+        None
+    }
+
+    /// Makes a group that is not there yet.
+    pub(super) fn make(&mut self, hash: u64, limits: u32, lanes: &mut Lanes) -> u32 {
         let number = lanes.lend();
-        let next = std::mem::replace(bucket, number);
-        lanes[number] = Lane { hash: group.hash, ..Lane::new(next, 0, NONE) };
+        let next = std::mem::replace(self.bucket(hash), number);
+        lanes[number] = Lane { hash, limits, ..Lane::new(next, 0, NONE) };
         self.groups += 1;
         if 2 * self.groups > self.len {
             self.split(lanes);

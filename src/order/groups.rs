@@ -1,46 +1,63 @@
 //! Groups take turns. Within one group and one priority, keys are first in, first out.
 //!
 //! ```text
-//!   level HIGH     new: ─            old: lane ─ lane                       parked   idle
-//!   level NORMAL   new: lane ─ lane  old: lane ─ lane ─ lane                parked   idle
+//!   level HIGH     new: ─            old: lane ─ lane
+//!   level NORMAL   new: lane ─ lane  old: lane ─ lane ─ lane            held, idle: lanes of all levels
 //!                         └ the keys of one group in one level
 //! ```
 //!
 //! A *level* is a priority, and a *lane* has the queued keys of one group in one level. A lane that gets its first key is *new*, and
 //! becomes *old* after its first turn, in which it gives as many keys as its group weighs. A pop first lets [`rotation`](super::rotation)
-//! choose the level. There the first new lane gives a key; if there is none, and after 15 keys in a row from new lanes, the first old one does. A lane that
-//! becomes empty is *idle*. If a group becomes *full*, because as many of its keys are processing as the limit allows, its lanes with keys
-//! are *parked* until one of those is done. [`Seat`] has all places of a lane.
+//! choose the level. There the first new lane gives a key; if there is none, and after 15 keys in a row from new lanes, the first old one
+//! does ([`turns`](super::turns)). A lane that becomes empty is *idle*, and is remembered until it has missed a turn. The lanes of a group that
+//! is full, throttled or paused are *held* ([`holds`](super::holds)). If turns are paid in handler time, [`work`](super::work) says how many keys
+//! a turn is worth.
 //!
-//! A group must win nothing by being empty or full for a moment. So an idle lane that gets a key is new only if its turn would have come
-//! meanwhile, and otherwise the last of the old. When a full group has room again, its lanes go where the table says ([`Groups::seat`]); if it always went first, a
-//! group that is full now and then would pass all others for ever.
+//! The scheme is FQ-CoDel's (RFC 8290), except that no pop walks over empty lanes. All steps take constant time but for these: a group that
+//! is held back, or is so no longer, has all its lanes moved; the lanes of a group are searched for a level unless it has many, which are
+//! then in an index, and are walked when one is forgotten; a hand-out of a group with a limit looks at its lanes; a pop looks at two idle
+//! lanes; and with turns that are paid in handler time, a pop looks at up to 64 lanes for one that does not owe any.
 //!
-//! | when it was parked, the lane | if its turn has come meanwhile | if not |
-//! |---|---|---|
-//! | was new | first of the new | last of the new |
-//! | was old, and still had keys to give | first of the new | last of the old |
-//! | had filled its group itself, or had no keys yet | last of the new | last of the old |
-//!
-//! The scheme is FQ-CoDel's (RFC 8290) with a cost of 1 for each key, except that no pop walks over empty lanes. All steps take constant
-//! time but for these: a group that becomes full, or is so no longer, has all its lanes moved; the lanes of a group are searched for a level
-//! unless it has many, which are then in an index, and are walked when one is forgotten; a pop forgets up to four idle lanes; and with a
-//! limit, a turn of the lower levels looks at up to 64 lanes.
-//!
-//! **To change how groups take turns**, begin with `next_in` below, which chooses between new and old, with `pop_lane`, which ends a turn,
-//! and with [`Groups::seat`]. `tests/plain.rs` has the same rules in plain lists, call by call, and has to be changed too; `tests/turns.rs`
-//! shows that nobody starves, and `tests/bounds.rs` what a call may cost. `cargo test --lib order::` runs them in a minute, and `cargo
-//! test --release --lib order::` with many more cases.
+//! **To change how groups take turns**, begin with `turns.rs`. `tests/plain.rs` has the same rules in plain lists, call by call, and has to be
+//! changed too; `tests/turns.rs` shows that nobody starves, and `tests/bounds.rs` what a call may cost. `cargo test --lib order::` runs
+//! them in a minute, and `cargo test --release --lib order::` with many more cases.
 
-use super::bits::{Bits, Words};
+use super::bits::Words;
 use super::group_table::GroupTable;
+use super::holds::{FULL, HELD, Holds, KEPT, LIMITED, REMEMBERED, SPENT, THROTTLED};
 use super::lanes::{Index, Lane, Lanes, Queued, Seat};
-use super::list::List;
-use super::rotation::Rotation;
-use super::seats::Level;
+use super::limits::{LimitTable, Limits};
+use super::rotation::{Rotation, TURNS};
 use super::stamps::{Stamps, stamp_of_push};
+use super::turns::{Level, Rest};
+use super::work::Work;
 use super::{Bin, FIRSTS, Garbage, Group, NONE, Place, Slab, by_level, level_of, priority_of, share, visit};
+use crate::rate_limiter::Rate;
 use std::collections::BTreeMap;
+
+/// How turns are paid.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Shares {
+    HandOuts,
+    WorkTime,
+}
+
+/// What is known of a group.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct GroupView {
+    pub(crate) hash: u64,
+    pub(crate) limits: Limits,
+    /// Its limits were set by a call.
+    pub(crate) is_kept: bool,
+    pub(crate) is_full: bool,
+    pub(crate) paused_until: Option<u64>,
+    /// The rate, and the time up to which its tokens are spent, if there is none.
+    pub(crate) throttled_for: Option<(Rate, u64)>,
+    /// Hand-outs since it is known, and the nanoseconds that its handlers have taken, if turns are paid so.
+    pub(crate) handed_out: u64,
+    pub(crate) work: u64,
+    pub(crate) processing: u32,
+}
 
 pub(crate) struct Groups<T> {
     pub(super) table: GroupTable,
@@ -50,20 +67,15 @@ pub(crate) struct Groups<T> {
     indexes: BTreeMap<u32, Index>,
     pub(super) levels: Box<[Level; 256]>,
     pub(super) rotation: Rotation,
-    /// Lanes that give the next keys, whatever level has its turn.
-    pub(super) owed: List,
-    /// The number of idle lanes, and the levels that have some.
-    pub(super) idle: u32,
-    pub(super) with_idle: Bits,
-    /// Where the last search for a lane to be skipped ended.
-    pub(super) last_skipped: u8,
-    /// How often a full group got room: the seed of the draws in `skipped_turns`.
-    pub(super) rooms: u64,
-    /// The number of keys of one group that may be processing.
-    limit: u32,
+    pub(super) rest: Rest,
+    pub(super) limits: LimitTable,
+    pub(super) holds: Holds,
+    /// `None`: a turn is worth as many keys as the group weighs.
+    work: Option<Work>,
+    is_strict: bool,
     len: usize,
-    /// Queued keys of full groups, which no pop may take.
-    blocked: usize,
+    /// Queued keys of groups that are held back, which no pop may take.
+    pub(super) blocked: usize,
     /// The number of the last push.
     pub(super) pushes: u64,
     /// The lane that gave the last key, for [`upcoming`](Self::upcoming).
@@ -71,30 +83,28 @@ pub(crate) struct Groups<T> {
     pub(super) stamps: Stamps,
 }
 
-/// The seats of the lanes of a level that have keys.
-const WAITING: [Seat; 5] = [Seat::New, Seat::Old, Seat::Parked, Seat::Passed, Seat::Skipped];
+/// The highest level of a group that is held back now and then passes so many turns of lower levels.
+const PASSES: u8 = 2;
 /// Lanes of a list at which [`Groups::firsts`] looks.
 const SOME: usize = 64;
-/// One of this number of hand-outs of a level goes to an old lane, if new ones wait, too.
-const TURNS: u8 = 16;
 /// A group with more lanes than this beside its home gets an index of them. It loses the index again at half as many.
 const INDEXED: u8 = if cfg!(test) { 4 } else { 16 };
 
 impl<T: Copy> Groups<T> {
-    pub(crate) fn new(limit: Option<u32>, strict: bool) -> Self {
+    /// `rotates`: lower levels get one of 16 hand-outs of this order. If the queue `is_strict`, they get none of a group with a limit.
+    pub(crate) fn new(shares: Shares, rotates: bool, is_strict: bool) -> Self {
         Self {
             table: GroupTable::new(),
             lanes: Slab::default(),
             keys: Slab::default(),
             indexes: BTreeMap::new(),
             levels: by_level(Level::default),
-            rotation: Rotation::new(strict),
-            owed: List::default(),
-            idle: 0,
-            with_idle: Bits::default(),
-            last_skipped: 0,
-            rooms: 0,
-            limit: limit.unwrap_or(u32::MAX),
+            rotation: Rotation::new(!rotates),
+            rest: Rest::default(),
+            limits: LimitTable::default(),
+            holds: Holds::default(),
+            work: (shares == Shares::WorkTime).then(Work::new),
+            is_strict,
             len: 0,
             blocked: 0,
             pushes: 0,
@@ -106,17 +116,25 @@ impl<T: Copy> Groups<T> {
     #[cfg(test)]
     pub(super) fn bytes(&self) -> usize {
         let indexes = self.indexes.len() * size_of::<[u32; 256]>();
-        self.lanes.bytes() + self.keys.bytes() + self.table.bytes() + indexes
+        self.lanes.bytes() + self.keys.bytes() + self.table.bytes() + self.limits.bytes() + indexes
     }
 
-    pub(crate) fn group(&self, group: u32) -> (Group, u64) {
+    pub(crate) fn group(&self, group: u32) -> GroupView {
         let home = &self.lanes[group];
-        (Group { hash: home.hash, weight: home.weight }, home.handed_out)
-    }
-
-    #[inline]
-    pub(super) fn is_full(&self, group: u32) -> bool {
-        self.limit < u32::MAX && self.lanes[group].processing >= self.limit
+        let (hash, flags, limits) = (home.hash, home.flags, *self.limits_of(home));
+        let paused_until = self.holds.pause_of(group);
+        let throttled_for = limits.rate.filter(|_| flags & THROTTLED != 0).map(|rate| (rate, home.spent_until));
+        GroupView {
+            hash,
+            limits,
+            is_kept: flags & KEPT != 0,
+            is_full: flags & FULL != 0,
+            paused_until,
+            throttled_for,
+            handed_out: home.handed_out,
+            processing: home.processing,
+            work: home.work,
+        }
     }
 
     #[inline]
@@ -131,14 +149,14 @@ impl<T: Copy> Groups<T> {
     fn make_lane(&mut self, group: u32, level: u8) -> u32 {
         let (home, mut number) = (&mut self.lanes[group], group);
         if home.seat == Seat::Nowhere {
-            // The old `due` counts turns of another level. Without a credit, it is not kept.
-            (home.level, home.credit) = (level, 0);
+            (home.level, home.round, home.credit) = (level, self.levels[usize::from(level)].round, 0);
         } else {
             number = self.lanes.lend();
             let home = &mut self.lanes[group];
             home.others += 1;
             let sibling = std::mem::replace(&mut home.sibling, number);
-            self.lanes[number] = Lane::new(group, level, sibling);
+            let round = self.levels[usize::from(level)].round;
+            self.lanes[number] = Lane { round, ..Lane::new(group, level, sibling) };
         }
         let others = self.lanes[group].others;
         if others > INDEXED || others > INDEXED / 2 && self.indexes.contains_key(&group) {
@@ -157,9 +175,11 @@ impl<T: Copy> Groups<T> {
         index[usize::from(level)] = number;
     }
 
+    /// Forgets an idle lane, and its group if nothing is left of it.
     pub(super) fn forget_lane(&mut self, number: u32, bin: &mut Bin<T>) {
-        let lane = &*self.put(number, Seat::Nowhere, false);
+        let lane = &self.lanes[number];
         let (&Lane { sibling, level, .. }, group) = (lane, lane.home(number));
+        self.put(number, Seat::Nowhere);
         let others = self.lanes[group].others;
         if others > INDEXED / 2 {
             self.indexes.get_mut(&group).into_iter().for_each(|index| index[usize::from(level)] = NONE);
@@ -181,36 +201,73 @@ impl<T: Copy> Groups<T> {
     }
 
     #[inline]
-    fn forget_if_unused(&mut self, group: u32, bin: &mut Bin<T>) {
+    pub(super) fn forget_if_unused(&mut self, group: u32, bin: &mut Bin<T>) {
         let home = &self.lanes[group];
-        if home.known == 0 && home.others == 0 && home.seat == Seat::Nowhere {
+        if home.known > 0 || home.others > 0 || home.seat != Seat::Nowhere || home.flags & REMEMBERED != 0 {
+            return;
+        }
+        if self.has_spent(home) {
+            _ = self.hold(group, 0, SPENT);
+        } else {
+            self.limits.give_back(home.limits);
             self.table.remove(group, &mut self.lanes, bin);
         }
     }
 
-    /// The lane that gives the next key, and its seat.
+    /// A turn of a lane begins, after as many as it has missed. Returns its credit.
     #[inline]
-    fn next_lane(&mut self) -> Option<(u32, Seat)> {
-        if !self.owed.is_empty() {
-            self.rotation.count_owed();
-            return Some((self.owed.first, Seat::Owed));
-        }
-        let (index, is_turn) = self.rotation.choose()?;
-        if is_turn {
-            self.skip();
-        }
-        Some(self.next_in(index))
+    pub(super) fn grant(&mut self, number: u32, turns: u64, must_give: bool) -> u32 {
+        let group = self.lanes[number].home(number);
+        let home = &mut self.lanes[group];
+        let weight = self.limits.of(home.limits).weight;
+        self.work.as_ref().map_or(weight.into(), |work| work.begin_turn(home, weight, turns, must_give))
     }
 
-    /// The lane of this level that gives the next key. The level has a new or an old one.
+    /// Which lane of a group gives a key, if its lane `number` has the turn. A group with a limit or a rate is held back again and again, so the
+    /// turns of the lower levels could always come while it is, or just when it has room. So beside the turns of the queue, one of 16
+    /// hand-outs of such a group goes to its lower levels, each of them in turn; and after two turns of lower levels in a row the
+    /// next one of them goes to its highest level.
     #[inline]
-    fn next_in(&mut self, index: u8) -> (u32, Seat) {
-        let level = &mut self.levels[usize::from(index)];
-        let has_old = level.len_of(Seat::Old) > 0;
-        let from_old = level.len_of(Seat::New) == 0 || has_old && level.since_old >= TURNS - 1;
-        level.since_old = if from_old { 0 } else { level.since_old.saturating_add(1) };
-        let seat = if from_old { Seat::Old } else { Seat::New };
-        (level.lists[seat as usize].first, seat)
+    fn own_turn(&mut self, group: u32, number: u32) -> u32 {
+        let home = &self.lanes[group];
+        if home.others == 0 || home.flags & LIMITED == 0 || self.is_strict {
+            return number;
+        }
+        self.choose_own(group, number)
+    }
+
+    #[inline(never)]
+    fn choose_own(&mut self, group: u32, number: u32) -> u32 {
+        let last_lower = self.lanes[group].last_lower;
+        // The highest lane, the next one down from that which had the last turn, and the highest of the lower ones.
+        let (mut top, mut next, mut lower): (_, Option<(u8, u32)>, Option<(u8, u32)>) = (None, None, None);
+        for at in self.lanes.of(group) {
+            let lane = (self.lanes[at].level, at);
+            if self.lanes[at].keys.is_empty() {
+                continue;
+            }
+            if lane.0 < last_lower {
+                next = next.max(Some(lane));
+            }
+            if Some(lane) > top {
+                (top, lower) = (Some(lane), lower.max(top));
+            } else {
+                lower = lower.max(Some(lane));
+            }
+        }
+        let (Some(top), Some(lower)) = (top, next.filter(|next| Some(*next) != top).or(lower)) else { return number };
+        let home = &mut self.lanes[group];
+        home.since_lower += 1;
+        if home.since_lower >= TURNS {
+            (home.since_lower, home.last_lower) = (0, lower.0);
+            return lower.1;
+        }
+        home.since_top = if number == top.1 { 0 } else { home.since_top + 1 };
+        if home.since_top > PASSES {
+            home.since_top = 0;
+            return top.1;
+        }
+        number
     }
 
     #[inline(always)]
@@ -235,12 +292,26 @@ impl<T: Copy> Groups<T> {
 impl<T: Copy> Groups<T> {
     #[inline(never)]
     pub(super) fn enter_group(&mut self, group: Group) -> u32 {
-        let number = self.table.find_or_make(group, &mut self.lanes);
+        let Some(number) = self.table.find(group.hash, &self.lanes) else {
+            let limits = self.limits.take(group.limits);
+            let number = self.table.make(group.hash, limits, &mut self.lanes);
+            let home = &mut self.lanes[number];
+            home.flags = if group.limits.holds_back() { LIMITED } else { 0 };
+            home.known = 1;
+            return number;
+        };
         let home = &mut self.lanes[number];
-        if home.known == 0 {
-            (home.weight, home.handed_out) = (group.weight.max(1), 0); // its home may have been kept for its idle lanes
-        }
         home.known += 1;
+        if home.known == 1 {
+            // It was remembered.
+            (home.handed_out, home.work) = (0, 0);
+            if home.flags & SPENT != 0 {
+                _ = self.hold(number, SPENT, 0);
+            }
+            if self.lanes[number].flags & KEPT == 0 {
+                _ = self.change_limits(number, group.limits, group.now);
+            }
+        }
         number
     }
 
@@ -256,7 +327,7 @@ impl<T: Copy> Groups<T> {
 
     #[inline(never)]
     pub(super) fn push(&mut self, key: T, priority: i8, group: u32) -> (u32, bool) {
-        let (level, is_full) = (level_of(priority), self.is_full(group));
+        let (level, is_held) = (level_of(priority), self.lanes[group].flags & HELD != 0);
         let lane = self.find_lane(group, level).unwrap_or_else(|| self.make_lane(group, level));
         let position = self.keys.lend();
         self.pushes += 1;
@@ -265,91 +336,96 @@ impl<T: Copy> Groups<T> {
             self.note_push(position, level);
         }
         let list = &mut self.lanes[lane].keys;
-        let links = list.insert(position, false, &mut self.keys);
+        let links = list.insert(position, &mut self.keys);
         let is_first = list.first == position;
         *self.keys.get_mut(position) = (links, Queued { key: Some(key), push: self.pushes });
         self.levels[usize::from(level)].len += 1;
-        self.blocked += usize::from(is_full);
-        if is_first {
-            self.lanes[lane].passes = 0;
-            self.seat(lane, false);
+        if is_held {
+            self.blocked += 1;
+            if is_first {
+                self.put(lane, Seat::Held);
+            }
+        } else if is_first {
+            self.enter(lane);
         }
-        (position, !is_full)
+        (position, !is_held)
     }
 
     #[inline(never)]
-    pub(super) fn pop(&mut self, bin: &mut Bin<T>) -> Option<T> {
-        let (number, from) = self.next_lane()?;
-        self.pop_lane(number, from, bin)
+    pub(super) fn pop(&mut self, now: u64, bin: &mut Bin<T>) -> Option<T> {
+        let (level, is_lower) = self.rotation.choose()?;
+        self.pop_in(level, is_lower, now, bin)
     }
 
     #[inline(never)]
-    pub(super) fn pop_level(&mut self, level: u8, bin: &mut Bin<T>) -> Option<T> {
+    pub(super) fn pop_level(&mut self, level: u8, now: u64, bin: &mut Bin<T>) -> Option<T> {
         if !self.rotation.ready.has(level) {
             return None;
         }
-        let (number, from) = self.next_in(level);
-        self.pop_lane(number, from, bin)
+        self.pop_in(level, true, now, bin)
     }
 
     #[inline(always)]
-    fn pop_lane(&mut self, number: u32, from: Seat, bin: &mut Bin<T>) -> Option<T> {
+    fn pop_in(&mut self, level: u8, is_lower: bool, now: u64, bin: &mut Bin<T>) -> Option<T> {
+        let turn = self.next_in(level, is_lower);
+        let group = self.lanes[turn].home(turn);
+        let number = self.own_turn(group, turn);
         let key = self.take(number, self.lanes[number].keys.first);
         self.served = number;
         if self.stamps.are_wanted {
             self.stamps.note_pop();
         }
-        let lane = &mut self.lanes[number];
-        let (index, group, due, is_empty) = (lane.level, lane.home(number), lane.due, lane.keys.is_empty());
-        lane.passes = 0;
-        lane.credit -= 1;
-        let turn_is_over = lane.credit == 0 || from == Seat::Owed;
-        let home = &mut self.lanes[group];
-        home.handed_out += 1;
-        home.processing += u32::from(self.limit < u32::MAX);
-        let is_full = self.limit < u32::MAX && home.processing == self.limit;
-        let level = &mut self.levels[usize::from(index)];
-        if from == Seat::New {
-            level.pass(due);
-        } else if from == Seat::Old && (turn_is_over || is_empty || is_full) {
-            level.turns += 1;
+        self.lanes[turn].credit -= 1;
+        let holds = self.note_hand_out(group, now);
+        if holds != 0 {
+            _ = self.hold(group, 0, holds);
+        } else {
+            if self.lanes[number].keys.is_empty() {
+                self.put(number, Seat::Idle);
+            }
+            if self.lanes[turn].credit == 0 && !self.lanes[turn].keys.is_empty() {
+                self.put(turn, Seat::Old);
+            }
         }
-        if is_full {
-            self.lanes[number].credit = 0;
-            self.blocked += self.seat_all(group, number);
-        } else if turn_is_over || is_empty {
-            self.seat(number, turn_is_over);
-        }
-        self.tidy(index, bin);
+        self.tidy(bin);
         self.drop_surplus(bin);
         key
     }
 
     pub(super) fn remove(&mut self, place: Place, bin: &mut Bin<T>) {
-        let level = level_of(place.priority);
-        let number = self.find_lane(place.group, level).expect("the key is queued here");
+        let number = self.find_lane(place.group, level_of(place.priority)).expect("the key is queued here");
         let _key = self.take(number, place.position);
-        self.blocked -= usize::from(self.is_full(place.group));
+        self.blocked -= usize::from(self.lanes[place.group].flags & HELD != 0);
         if self.lanes[number].keys.is_empty() {
-            self.seat(number, false);
+            self.put(number, Seat::Idle);
         }
-        self.tidy(level, bin);
+        self.tidy(bin);
         self.drop_surplus(bin);
     }
 
+    /// `nanos`: the time that the handler has taken, if that counts.
     #[inline(never)]
-    pub(super) fn ended(&mut self, group: u32) -> bool {
-        if self.limit == u32::MAX {
-            return false;
+    pub(super) fn ended(&mut self, group: u32, nanos: u64) -> u32 {
+        let home = &mut self.lanes[group];
+        home.processing -= 1;
+        let limits = self.limits.of(home.limits);
+        if let Some(work) = &mut self.work {
+            work.pay(home, limits.weight, nanos);
         }
-        let was_full = self.is_full(group);
-        self.lanes[group].processing -= 1;
-        if !was_full {
-            return false;
+        if home.flags & FULL == 0 || home.processing >= limits.max_processing {
+            return 0;
         }
-        let queued = self.has_room(group);
-        self.blocked -= queued;
-        queued > 0
+        self.hold(group, FULL, 0)
+    }
+
+    pub(super) fn is_by_work(&self) -> bool {
+        self.work.is_some()
+    }
+
+    /// Whether a pop needs the time.
+    #[inline]
+    pub(super) fn needs_time(&self) -> bool {
+        self.work.is_some() || self.limits.rates > 0
     }
 
     #[inline]
@@ -373,8 +449,7 @@ impl<T: Copy> Groups<T> {
 
     #[inline]
     pub(super) fn front(&self) -> Option<(i8, u64)> {
-        let owed = self.lanes.get(self.owed.first).map(|(_, lane)| lane.level);
-        Some((priority_of(self.rotation.ready.top().max(owed)?), self.stamps.turn))
+        Some((priority_of(self.rotation.ready.top()?), self.stamps.turn))
     }
 
     /// As the stamp of the oldest lower key, it has the time of the last few hand-outs.
@@ -388,17 +463,15 @@ impl<T: Copy> Groups<T> {
     pub(super) fn upcoming(&self, ahead: u32) -> Option<T> {
         let lane = &self.lanes.get(self.served)?.1;
         let level = &self.levels[usize::from(lane.level)];
-        let later = ahead / (level.len_of(Seat::New) + level.len_of(Seat::Old)).max(1);
+        let later = ahead / level.lanes().max(1);
         self.keys.get(lane.keys.first.saturating_add(later))?.1.key
     }
 
     pub(super) fn firsts(&self, places: &mut usize, mut each: impl FnMut(T) -> bool) {
         let lists = || {
-            let Rotation { ready, held, .. } = &self.rotation;
-            let levels = ready.iter().chain(held.iter().filter(|level| !ready.has(*level)));
-            let of_levels =
-                levels.flat_map(|level| WAITING.map(|seat| self.levels[usize::from(level)].lists[seat as usize]));
-            of_levels.chain([self.owed]).filter(|list| !list.is_empty())
+            let of_level = |level| [&self.levels[usize::from(level)].new, &self.levels[usize::from(level)].old];
+            let lists = self.rotation.ready.iter().flat_map(of_level);
+            lists.chain([&self.rest.held]).filter(|list| !list.is_empty())
         };
         for (list, left) in lists().zip((1..=lists().count()).rev()) {
             let mut share = share(places, left);
@@ -413,6 +486,8 @@ impl<T: Copy> Groups<T> {
     pub(super) fn shrink(&mut self, bin: &mut Bin<T>) -> bool {
         let has_more = self.forget_due(bin);
         self.table.shrink(bin);
+        self.limits.shrink();
+        bin.add(self.holds.shrink().map(Garbage::Wheel));
         bin.push(Garbage::Lanes(self.lanes.shrink()));
         bin.push(Garbage::Keys(self.keys.shrink()));
         has_more

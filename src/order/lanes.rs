@@ -11,13 +11,14 @@
 
 use super::list::List;
 use super::{NONE, Slab, visit};
+use crate::time::wheel::{Placement, Placements};
 
 pub(super) type Lanes = Slab<Lane>;
 
 /// The lanes of a group by level, or `NONE`.
 pub(super) type Index = Box<[u32; 256]>;
 
-/// Packed, so that it takes 60 bytes, and 68 with its links in the slab; aligned, the two would take 72.
+/// Packed, so that it takes 100 bytes, and 108 with its links in the slab.
 #[derive(Default)]
 #[repr(Rust, packed(4))]
 pub(super) struct Lane {
@@ -27,37 +28,49 @@ pub(super) struct Lane {
     pub(super) next: u32,
     /// The next lane of the same group, or `NONE`.
     pub(super) sibling: u32,
-    /// When its next turn comes, or would have come: see [`seats`](super::seats).
-    pub(super) due: u64,
-    /// The keys that it may still give in this turn. In a parked lane also one of two special values: see [`seats`](super::seats).
-    pub(super) credit: u16,
-    /// How often another lane has filled the group since this one gave its last key, or got its first one.
-    pub(super) passes: u8,
+    /// The round of its level in which it has its next turn.
+    pub(super) round: u64,
+    /// The keys that it may still give in this turn.
+    pub(super) credit: u32,
     pub(super) level: u8,
     pub(super) seat: Seat,
     // The rest is about the group, and used in its home only.
-    pub(super) hash: u64,
-    /// Hand-outs since the group is known.
-    pub(super) handed_out: u64,
-    /// Keys that the machine knows, whether they are queued, processing or delayed.
-    pub(super) known: u32,
-    /// Processing keys, counted only if there is a limit.
-    pub(super) processing: u32,
-    /// The keys that a lane gives in one turn. 0 in a lane that is no home.
-    pub(super) weight: u16,
+    /// See [`holds`](super::holds).
+    pub(super) flags: u8,
     /// The number of lanes beside the home.
     pub(super) others: u8,
+    pub(super) hash: u64,
+    /// Keys that the machine knows, whether they are queued, processing or delayed.
+    pub(super) known: u32,
+    pub(super) processing: u32,
+    /// The number of its [limits](super::limits), or `NONE` in a lane that is no home.
+    pub(super) limits: u32,
+    /// Hand-outs since its last own turn of the lower levels, and the level of that: see [`Groups::own_turn`](super::Groups::own_turn).
+    pub(super) since_lower: u8,
+    pub(super) last_lower: u8,
+    /// Turns of lower levels in a row.
+    pub(super) since_top: u8,
+    /// Hand-outs since the group is known.
+    pub(super) handed_out: u64,
+    /// The nanoseconds that its handlers have taken since it is known, if [turns are paid in handler time](super::work).
+    pub(super) work: u64,
+    /// The handler time, in nanoseconds, that the group may still use. It is negative if the group owes some.
+    pub(super) balance: i64,
+    /// The time up to which all tokens of its rate are spent: see [`Rate`](crate::rate_limiter::Rate).
+    pub(super) spent_until: u64,
+    /// The place of its entry in the wheel.
+    pub(super) placement: Placement,
 }
 
 impl Lane {
     pub(super) fn new(next: u32, level: u8, sibling: u32) -> Self {
-        Self { next, level, sibling, ..Self::default() }
+        Self { next, level, sibling, limits: NONE, ..Self::default() }
     }
 
     /// The group of this lane, whose number is `number`.
     #[inline]
     pub(super) fn home(&self, number: u32) -> u32 {
-        if self.weight > 0 { number } else { self.next }
+        if self.limits == NONE { self.next } else { number }
     }
 }
 
@@ -67,6 +80,13 @@ impl Lanes {
         let next = |number: &u32| Some(self[*number].sibling).filter(|sibling| *sibling != NONE);
         let lanes = std::iter::successors(Some(group), next).inspect(|_| visit());
         lanes.filter(|number| self[*number].seat != Seat::Nowhere)
+    }
+}
+
+impl Placements for Lanes {
+    #[inline]
+    fn placement(&mut self, number: u32) -> &mut Placement {
+        &mut self.get_mut(number).1.placement
     }
 }
 
@@ -82,31 +102,18 @@ impl<T> Default for Queued<T> {
     }
 }
 
-/// The list in which a lane is. A lane that is parked, passed or skipped is *held*.
+/// The list in which a lane is.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub(super) enum Seat {
-    /// It comes before the old lanes.
+    /// It has begun its turn ahead of the old lanes.
     New,
-    /// It has had a turn.
+    /// It waits for its next turn, or is in it.
     Old,
-    /// Its group is full. It gave the key that filled the group, or got its own first key later.
-    Parked,
-    /// Its group is full, by a key of another lane.
-    Passed,
-    /// The same, and a turn of the lower levels has come since, so that it may be owed a hand-out.
-    Skipped,
+    /// Its group is held back.
+    Held,
     /// It has no keys, and is remembered until its next turn would have come.
     Idle,
-    /// It gives the next key, before all levels.
-    Owed,
     /// In no list. It has just been made, or is a home without keys of its own.
     #[default]
     Nowhere,
-}
-
-impl Seat {
-    #[inline]
-    pub(super) fn is_held(self) -> bool {
-        matches!(self, Self::Parked | Self::Passed | Self::Skipped)
-    }
 }

@@ -22,12 +22,12 @@ impl List {
         self.first == NONE
     }
 
-    /// Puts a value at the end, or first. Returns its links, which the caller stores.
+    /// Puts a value at the end. Returns its links, which the caller stores.
     #[inline]
-    pub(super) fn insert<V>(&mut self, number: u32, is_first: bool, slab: &mut Slab<V>) -> Links {
-        let (prev, next) = if is_first { (NONE, self.first) } else { (self.last, NONE) };
+    pub(super) fn insert<V>(&mut self, number: u32, slab: &mut Slab<V>) -> Links {
+        let (prev, next) = (self.last, NONE);
         *self.next_of(prev, slab) = number;
-        *self.prev_of(next, slab) = number;
+        self.last = number;
         self.len += 1;
         (prev, next)
     }

@@ -25,25 +25,29 @@ mod any;
 mod bits;
 mod group_table;
 mod groups;
+mod holds;
 mod lanes;
 mod levels;
+mod limits;
 mod line;
 mod list;
 mod rotation;
-mod seats;
-mod skipped_turns;
 mod stamps;
 #[cfg(test)]
 pub(crate) mod tests;
+mod turns;
+mod work;
 
 pub(crate) use any::AnyOrder;
 pub(crate) use bits::Words;
-pub(crate) use groups::Groups;
+pub(crate) use groups::{GroupView, Groups, Shares};
 pub(crate) use levels::Levels;
+pub(crate) use limits::Limits;
 pub(crate) use line::Line;
 pub(crate) use rotation::TURNS;
 
 use crate::slab::{NONE, Page};
+use crate::time::wheel::{Pages, Wheel};
 use group_table::Segment;
 use lanes::{Index, Lane, Queued};
 use line::Block;
@@ -92,8 +96,10 @@ fn by_level<V>(value: impl FnMut() -> V) -> Box<[V; 256]> {
 pub(crate) struct Group {
     /// Tells the groups apart.
     pub(crate) hash: u64,
-    /// The number of keys that the group gives in a turn, where 0 counts as 1. It is that of the key which makes the group known.
-    pub(crate) weight: u16,
+    /// Those of the key that makes the group known.
+    pub(crate) limits: Limits,
+    /// The time, if they have a rate.
+    pub(crate) now: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -115,6 +121,7 @@ enum Garbage<T> {
     Lanes(Vec<Box<Page<Lane, 64>>>),
     Index(Index),
     Segment(Segment),
+    Wheel((Option<Box<Wheel>>, Option<Pages>)),
 }
 
 impl<T> Bin<T> {

@@ -6,9 +6,8 @@
 //! ```
 //!
 //! The highest level with keys gives the next one, but unless the queue is strict, one of 16 hand-outs goes to a lower level that waits,
-//! each of them in turn, so that no priority starves. A level that only has keys of full groups (a *held* one) counts as waiting, because
-//! such a turn also decides what it is owed: see [`skipped_turns`](super::skipped_turns). With several shards, `src/shared/lower.rs` has
-//! these turns for all shards together, and the order of each shard is strict.
+//! each of them in turn, so that no priority starves. With several shards, `src/shared/lower.rs` has these turns for all shards together,
+//! and the order of each shard is strict.
 
 use super::bits::Bits;
 
@@ -19,8 +18,6 @@ pub(crate) const TURNS: u8 = 16;
 pub(super) struct Rotation {
     /// Levels with keys that a pop may take.
     pub(super) ready: Bits,
-    /// Levels with keys of full groups.
-    pub(super) held: Bits,
     pub(super) strict: bool,
     /// Hand-outs since the last turn of the lower levels, while some waited.
     since_lower: u8,
@@ -32,19 +29,11 @@ impl Rotation {
         Self { strict, ..Self::default() }
     }
 
-    /// The held levels, each once: from the one below `last` down, and then from the highest down to `last`.
-    pub(super) fn held_from(&self, last: u8) -> impl Iterator<Item = u8> {
-        let below = std::iter::successors(self.held.below(last), |level| self.held.below(*level));
-        below.chain(self.held.iter().take_while(move |level| *level >= last))
-    }
-
-    /// The level that gives the next key, and whether this is a turn of the lower levels. (It is one even if all lower levels are only
-    /// held, and then the highest level gives the key.)
+    /// The level that gives the next key, and whether this is a turn of the lower levels.
     #[inline]
     pub(super) fn choose(&mut self) -> Option<(u8, bool)> {
         let top = self.ready.top()?;
-        let is_only = self.ready.len() == 1 && self.held.len() == u16::from(self.held.has(top));
-        if self.strict || is_only {
+        if self.strict || self.ready.len() == 1 {
             return Some((top, false));
         }
         self.since_lower += 1;
@@ -52,11 +41,6 @@ impl Rotation {
             return Some((top, false));
         }
         Some((self.choose_lower(top), true))
-    }
-
-    /// A hand-out that is owed counts as one of the 16.
-    pub(super) fn count_owed(&mut self) {
-        self.since_lower = (self.since_lower + 1).min(TURNS);
     }
 
     #[cold]

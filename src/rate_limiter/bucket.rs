@@ -73,8 +73,8 @@ pub struct Bucket {
 }
 
 /// The rate and the burst, in units of `tat`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Rate {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Rate {
     token: u64,
     /// The units of a full bucket, less than 2^62.
     burst: u64,
@@ -84,7 +84,7 @@ struct Rate {
 }
 
 /// The time that a unit takes: `factor / 2^shift` nanoseconds, rounded up. With a factor of 0 it never ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct NanosPerUnit {
     factor: u64,
     shift: u32,
@@ -328,6 +328,42 @@ impl Rate {
         };
         let nanos_per_unit = NanosPerUnit { factor, shift: 62 - coarser };
         Self { token, burst: u64::from(burst) * token, units_per_nano, nanos_per_unit }
+    }
+
+    /// The limit of a `rate` that is a number and not negative, or `None` if there is no limit.
+    pub(crate) fn per_second(rate: f64, burst: u32) -> Option<Self> {
+        limit(rate, burst)
+    }
+
+    /// The nanoseconds until there is a token, or [`NEVER`]. `tat` is the time up to which all tokens are spent.
+    #[inline]
+    pub(crate) fn wait(&self, tat: u64, now: u64) -> u64 {
+        let now = self.units(now);
+        self.nanos_per_unit.nanos(self.excess(tat.max(now).saturating_add(self.token), now))
+    }
+
+    /// Spends a token, whether there is one or not. Returns the new `tat`.
+    #[inline]
+    pub(crate) fn spend(&self, tat: u64, now: u64) -> u64 {
+        tat.max(self.units(now)).saturating_add(self.token)
+    }
+
+    /// The number of tokens that there are.
+    pub(crate) fn tokens(&self, tat: u64, now: u64) -> u64 {
+        let spent = tat.saturating_sub(self.units(now));
+        self.burst.saturating_sub(spent).checked_div(self.token).unwrap_or(u64::MAX)
+    }
+
+    /// The nanoseconds until all tokens are there.
+    pub(crate) fn wait_until_full(&self, tat: u64, now: u64) -> u64 {
+        self.nanos_per_unit.nanos(tat.saturating_sub(self.units(now)))
+    }
+
+    /// What stands for the same number of spent tokens at another rate.
+    pub(crate) fn convert(&self, tat: u64, now: u64, to: &Self) -> u64 {
+        let spent = u128::from(tat.saturating_sub(self.units(now))) * u128::from(to.token);
+        let spent = spent.checked_div(u128::from(self.token)).unwrap_or(0).min(u128::from(NEVER));
+        to.units(now).saturating_add(spent as u64)
     }
 
     /// A time in units: rounded down.

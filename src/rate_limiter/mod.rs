@@ -70,6 +70,7 @@ mod keyed;
 mod per_key;
 mod schedule;
 
+pub(crate) use bucket::Rate;
 pub use bucket::{Bucket, Reservation, TryAcquireError};
 pub(crate) use combine::default_backoff;
 pub use combine::{MaxOf, WithMaxWait, default_controller_rate_limiter};

@@ -664,7 +664,7 @@ impl<K> Shared<K> {
                 continue;
             }
             let seen = if which == Which::Delayed { seen.delay_alone() } else { seen };
-            let (key, group) = (node.key().clone(), Group::default());
+            let (key, group) = (node.key().clone(), (0, 1));
             if matches(&key) {
                 let mut one =
                     Found { shard: 0, seen, claim: Some(claim), group, key, for_delay: None, is_active: false };

@@ -17,7 +17,7 @@ use super::hub::Flags;
 use super::locked::{Held, Locked};
 use crate::Added;
 use crate::key::KeyHash;
-use crate::machine::{Cancelled, Claimed, End, Ended, Expired, How, Machine, Mode, NEVER, Owed, Seen, TakenOut};
+use crate::machine::{Cancelled, Claimed, End, Ended, Expired, How, Machine, Mode, Owed, Seen, TakenOut};
 use crate::order::Group;
 use crate::panics::drop_each;
 use crate::shared::driver::states::Driver;
@@ -139,8 +139,8 @@ impl<K> Shared<K> {
         let mut calls_driver = false;
         if owed.has(Owed::DEADLINE) {
             locked.set_driver_until(machine.until());
-            // Otherwise `turn` looks by itself, or the delay can be taken but does not expire.
-            calls_driver = self.settings.driver != Driver::Manual && !flags.has(Flags::SHUT_DOWN);
+            // Otherwise `turn` looks by itself.
+            calls_driver = self.settings.driver != Driver::Manual;
             if !calls_driver && owed == Owed::only_if(true, Owed::DEADLINE) {
                 return;
             }
@@ -215,6 +215,12 @@ impl<'s, K> Section<'s, K> {
         added
     }
 
+    /// The time, if the groups of the queue need it.
+    #[inline(always)]
+    fn time(&self) -> u64 {
+        if self.held.needs_time(self.mode) { self.shared.settings.clock.now() } else { 0 }
+    }
+
     /// Gives the key that the last add has made dirty its time, if that is wanted, in a section that adds several keys.
     #[inline(always)]
     pub(super) fn tell_time(&mut self) {
@@ -225,7 +231,8 @@ impl<'s, K> Section<'s, K> {
 
     #[inline(always)]
     pub(super) fn done(&mut self, hand: &mut Option<K>, claimed: Claimed<K>, end: End) -> Ended {
-        let answer = self.held.machine.done(hand, claimed, end, self.mode);
+        let now = self.time();
+        let answer = self.held.machine.done(hand, claimed, end, now, self.mode);
         let ended = self.note(answer);
         if ended == Ended::Queued || self.mode.is_ordered {
             self.has_changed = true;
@@ -239,9 +246,12 @@ impl<'s, K> Section<'s, K> {
         &mut self,
         hand: &mut Option<K>,
         claimed: Claimed<K>,
-        how: How<'_>,
+        mut how: How<'_>,
         end: End,
     ) -> Result<Added, Claimed<K>> {
+        if !how.may_delay() {
+            how.now = self.time();
+        }
         let answer = self.held.machine.requeue(hand, claimed, how, end, self.mode);
         self.note_queued(answer)
     }
@@ -260,9 +270,10 @@ impl<'s, K> Section<'s, K> {
     /// The next key, or that of a level.
     #[inline(always)]
     pub(super) fn get(&mut self, level: Option<u8>) -> Option<Claimed<K>> {
+        let now = self.time();
         let got = match level {
-            Some(level) => self.held.machine.get_of_level(level, self.mode),
-            None => self.held.machine.get(self.mode),
+            Some(level) => self.held.machine.get_of_level(level, now, self.mode),
+            None => self.held.machine.get(now, self.mode),
         };
         let claimed = self.note(got);
         if claimed.is_some() {
@@ -323,8 +334,7 @@ impl<'s, K> Section<'s, K> {
         let answer = self.held.machine.expire(now, at_most, self.mode);
         let expired = self.note_queued(answer);
         if !expired.has_more {
-            // After the shut-down nothing expires.
-            self.held.locked.set_driver_until(if self.mode.is_open { self.held.until() } else { NEVER });
+            self.held.locked.set_driver_until(self.held.until());
         }
         expired
     }

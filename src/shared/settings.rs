@@ -1,7 +1,7 @@
 //! What a builder says of a new queue, with the user's functions: its limiter, its observer, and those that name groups.
 
 use crate::observe::Observer;
-use crate::order::Group;
+use crate::order::{Group, Limits, Shares};
 use crate::rate_limiter::{RateLimiter, ScheduleFn};
 use crate::shared::driver::states::Driver;
 use crate::time::clock::Clock;
@@ -53,6 +53,8 @@ type HashOf<K> = Box<dyn Fn(&K, &RandomState) -> u64 + Send + Sync>;
 pub(crate) struct Order<K> {
     /// Whether lower priorities wait while higher ones have keys.
     pub(crate) strict: bool,
+    /// How groups pay for their turns.
+    pub(crate) shares: Shares,
     /// At most this number of keys of a group are processing.
     pub(crate) limit: Option<u32>,
     /// A hash of the group of a key.
@@ -63,7 +65,7 @@ pub(crate) struct Order<K> {
 
 impl<K> Default for Order<K> {
     fn default() -> Self {
-        Self { strict: false, limit: None, group_of: None, weight_of: None }
+        Self { strict: false, shares: Shares::HandOuts, limit: None, group_of: None, weight_of: None }
     }
 }
 
@@ -78,6 +80,8 @@ impl<K> Order<K> {
     pub(super) fn ask(&self, key: &K, hasher: &RandomState) -> Group {
         let hash = self.group_of.as_ref().map_or(0, |group| group(key, hasher));
         let weight = self.weight_of.as_ref().map_or(1, |weight| weight(key));
-        Group { hash, weight: weight.clamp(1, MAX_WEIGHT) as u16 }
+        let max_processing = self.limit.unwrap_or(u32::MAX);
+        let limits = Limits { weight: weight.clamp(1, MAX_WEIGHT) as u16, max_processing, rate: None };
+        Group { hash, limits, now: 0 }
     }
 }

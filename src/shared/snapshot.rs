@@ -252,13 +252,13 @@ impl<K: Clone> Shared<K> {
             in_steps(|at| {
                 groups.reserve(AT_ONCE); // as in `look_at`
                 locked.lock().look(at, Which::Active, |view| {
-                    let (of, handed_out) = view.group();
+                    let Some(of) = view.group() else { return };
                     let (latest, group) = groups.entry(of.hash).or_insert_with(|| {
                         let key = view.key().clone();
                         (usize::MAX, GroupStats { key, queued: 0, processing: 0, handed_out: 0, oldest: None })
                     });
                     if std::mem::replace(latest, shard) != shard {
-                        group.handed_out += handed_out;
+                        group.handed_out += of.handed_out;
                     }
                     group.processing += usize::from(view.is_processing());
                     if view.is_queued() {

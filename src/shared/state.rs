@@ -97,7 +97,7 @@ impl<K: Hash + Eq> Shared<K> {
         let is_strict = order.strict || shards > 1; // the turn of the lower levels is the queue's
         let new_shard = |index, capacity: usize| {
             let queued = match order.group_of.is_some() {
-                true => AnyOrder::groups(order.limit, is_strict),
+                true => AnyOrder::groups(order.shares, !is_strict, order.strict),
                 false => AnyOrder::new(is_strict),
             };
             let mut machine = Machine::new(queued, settings.delayed_add, capacity / shards);
@@ -251,7 +251,7 @@ impl<K> Shared<K> {
     #[inline]
     pub(crate) fn len(&self) -> usize {
         if_free!(self, free => free.len());
-        if self.flags().has(Flags::LIMITED) { self.first.total() } else { self.ready() }
+        if self.flags().has(Flags::LIMITED) { self.all().map(Locked::total).sum() } else { self.ready() }
     }
 
     /// Locks the hub.

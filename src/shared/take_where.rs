@@ -15,7 +15,6 @@ use super::section::in_steps;
 use super::state::if_free;
 use crate::key::SlotId;
 use crate::machine::{Delay, Seen, Which};
-use crate::order::Group;
 use crate::panics::drop_each;
 use crate::sync::{give_way, model_const};
 use crate::{DelayedKey, Leftover};
@@ -32,7 +31,8 @@ pub(super) struct Found<'s, K> {
     /// In a lock-free queue: a claim on the node.
     #[cfg_attr(not(feature = "lock-free"), expect(dead_code, reason = "there is no other engine"))]
     pub(super) claim: Hold<'s, K>,
-    pub(super) group: Group,
+    /// The hash and the weight of its group.
+    pub(super) group: (u64, u16),
     pub(super) key: K,
     /// Another clone for its delay, if the key is not only delayed.
     pub(super) for_delay: Option<K>,
@@ -127,7 +127,8 @@ impl<K: Hash + Eq + Clone> Shared<K> {
             in_steps(|at| {
                 let mut some = Vec::with_capacity(2 * STEP); // here, so that the critical section allocates little
                 let next = locked.lock().look(at, which, |view| {
-                    let (seen, group, key) = (view.seen(), view.group().0, view.key().clone());
+                    let (seen, group, key) = (view.seen(), view.group(), view.key().clone());
+                    let group = group.map_or((0, 1), |group| (group.hash, group.limits.weight));
                     let seen = if which == Which::Delayed { seen.delay_alone() } else { seen };
                     some.push(Found { shard, seen, claim: None, group, key, for_delay: None, is_active: false });
                 });
@@ -216,8 +217,8 @@ impl<K: Hash + Eq + Clone> Shared<K> {
             .into_iter()
             .map(|found| {
                 let level = found.seen.by_age().0;
-                let before = keys_of.entry((level, found.group.hash)).or_default();
-                let turn = *before / u32::from(found.group.weight.max(1));
+                let before = keys_of.entry((level, found.group.0)).or_default();
+                let turn = *before / u32::from(found.group.1);
                 *before += 1;
                 ((level, turn), found.key)
             })

@@ -28,7 +28,7 @@ fn a_verb_that_finds_the_wheel_full_changes_nothing() {
     let later = How { delay: Some(86_400_000_000_000), ..How::NOW };
     assert_eq!([1, 5].map(|key| add(&mut machine, key, soon)), [Added::Delayed; 2]); // one block
     assert_eq!(add(&mut machine, 2, How::NOW), Added::Queued);
-    let claimed = machine.get(Mode::PLAIN).0.expect("it is queued");
+    let claimed = machine.get(0, Mode::PLAIN).0.expect("it is queued");
     assert!(machine.has_room_for_delay());
     MAX_BLOCKS.set(1);
     let counts = machine.counts;
@@ -59,13 +59,13 @@ fn a_requeue_with_the_first_priority_is_next() {
     for key in [1, 2] {
         let _added = machine.add(&mut Some(key), KeyHash(key as u32), Group::default(), How::NOW, Mode::ORDERED);
     }
-    let claimed = machine.get(Mode::ORDERED).0.expect("it is queued");
+    let claimed = machine.get(0, Mode::ORDERED).0.expect("it is queued");
     assert_eq!(*claimed.key(), 1);
     let how = How { priority: 1, ..How::NOW };
     assert!(machine.requeue(&mut None, claimed, how, End::Done, Mode::ORDERED).0.is_ok());
-    let next = machine.get(Mode::ORDERED).0.expect("it is queued");
+    let next = machine.get(0, Mode::ORDERED).0.expect("it is queued");
     assert_eq!(*next.key(), 1);
-    let _gone = machine.done(&mut None, next, End::Done, Mode::ORDERED);
+    let _gone = machine.done(&mut None, next, End::Done, 0, Mode::ORDERED);
 }
 
 /// A queued number takes 32 bytes beside its places in the table and in the order; a failed or delayed one, and a measured one, 32 more each.

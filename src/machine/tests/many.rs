@@ -56,7 +56,7 @@ fn many_keys_come_and_go() {
         let left = (0..MANY).filter(|key| key % 7 != round && key % 1000 >= 600);
         let mut held = Vec::new();
         for key in left {
-            let (claimed, owed) = machine.get(Mode::PLAIN);
+            let (claimed, owed) = machine.get(0, Mode::PLAIN);
             let claimed = claimed.expect("it is queued");
             assert_eq!(*claimed.key(), key);
             free(&mut machine, owed);
@@ -64,10 +64,10 @@ fn many_keys_come_and_go() {
             assert!(kept < 64, "blocks are reported soon");
             held.push(claimed);
         }
-        assert!(machine.get(Mode::PLAIN).0.is_none());
+        assert!(machine.get(0, Mode::PLAIN).0.is_none());
         for claimed in held {
             let key = *claimed.key();
-            let (ended, owed) = machine.done(&mut hand, claimed, End::Done, Mode::PLAIN);
+            let (ended, owed) = machine.done(&mut hand, claimed, End::Done, 0, Mode::PLAIN);
             assert_eq!((ended, hand.take()), (Ended::Gone, Some(key)));
             free(&mut machine, owed);
         }
@@ -86,9 +86,9 @@ fn many_keys_come_and_go() {
     let steps = shrink(&mut machine);
     assert!(machine.keys.chunks() <= before && steps >= before / 128, "{steps} steps for {before} chunks");
     (0..MANY).filter(few).for_each(|key| {
-        let claimed = machine.get(Mode::PLAIN).0.expect("it is queued");
+        let claimed = machine.get(0, Mode::PLAIN).0.expect("it is queued");
         assert_eq!((*claimed.key(), machine.is_known(&key, hash(key))), (key, true));
-        let _ended = machine.done(&mut hand, claimed, End::Done, Mode::PLAIN);
+        let _ended = machine.done(&mut hand, claimed, End::Done, 0, Mode::PLAIN);
     });
     shrink(&mut machine);
     assert_eq!((machine.keys.chunks(), machine.known()), (0, 0));
@@ -114,10 +114,10 @@ fn side_arrays_leave_with_their_chunks() {
     assert_eq!(capacities, (CHUNKS, CHUNKS), "a shrink leaves what the chunks need");
     let (mut hand, mut freed) = (None, Vec::new());
     for key in 0..KEYS {
-        let claimed = machine.get(mode).0.expect("it is queued");
+        let claimed = machine.get(0, mode).0.expect("it is queued");
         let _waited = machine.started(&claimed, || 2);
         let _worked = machine.ended(&claimed, || 3);
-        assert_eq!(machine.done(&mut hand, claimed, End::Done, mode).0, Ended::Kept);
+        assert_eq!(machine.done(&mut hand, claimed, End::Done, 0, mode).0, Ended::Kept);
         let (cancelled, owed) = machine.cancel(&mut hand, &key, hash(key), mode);
         assert_eq!((cancelled, hand.take()), (Cancelled::Delay, Some(key)));
         if owed.has(Owed::GARBAGE) {
@@ -182,8 +182,8 @@ fn a_wheel_leaves_when_its_delays_have_gone() {
         }
         if !cancels {
             let mut hand = None;
-            while let (Some(claimed), _) = machine.get(Mode::PLAIN) {
-                let _gone = machine.done(&mut hand, claimed, End::Done, Mode::PLAIN);
+            while let (Some(claimed), _) = machine.get(0, Mode::PLAIN) {
+                let _gone = machine.done(&mut hand, claimed, End::Done, 0, Mode::PLAIN);
             }
             drop(machine.take_garbage());
         }

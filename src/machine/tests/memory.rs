@@ -3,7 +3,7 @@
 use crate::key::KeyHash;
 use crate::machine::{Claimed, End, EntryRef, How, Machine, Mode, Owed};
 use crate::order::tests::VISITS;
-use crate::order::{AnyOrder, Group};
+use crate::order::{AnyOrder, Group, Limits, Shares};
 use crate::{Added, DelayedAdd};
 
 const MANY: u64 = if cfg!(miri) {
@@ -22,11 +22,12 @@ fn hash(key: u64) -> KeyHash {
 struct Watched {
     machine: Machine<u64>,
     groups: u64,
+    limit: Option<u32>,
 }
 
 impl Watched {
     fn new(order: AnyOrder<EntryRef<u64>>, groups: u64, capacity: usize) -> Self {
-        Self { machine: Machine::new(order, DelayedAdd::default(), capacity), groups }
+        Self { machine: Machine::new(order, DelayedAdd::default(), capacity), groups, limit: None }
     }
 
     fn verb<A>(&mut self, verb: impl FnOnce(&mut Machine<u64>) -> (A, Owed)) -> A {
@@ -41,18 +42,19 @@ impl Watched {
     }
 
     fn add(&mut self, key: u64, priority: i8) {
-        let group = Group { hash: (key % self.groups).wrapping_mul(0x9e37_79b9_7f4a_7c15), weight: 1 };
+        let limits = Limits { max_processing: self.limit.unwrap_or(u32::MAX), ..Limits::default() };
+        let group = Group { hash: (key % self.groups).wrapping_mul(0x9e37_79b9_7f4a_7c15), limits, now: 0 };
         let how = How { priority, ..How::NOW };
         let added = self.verb(|machine| machine.add(&mut Some(key), hash(key), group, how, Mode::ORDERED));
         assert_eq!(added, Added::Queued);
     }
 
     fn get(&mut self) -> Claimed<u64> {
-        self.verb(|machine| machine.get(Mode::ORDERED)).expect("a key is queued")
+        self.verb(|machine| machine.get(0, Mode::ORDERED)).expect("a key is queued")
     }
 
     fn done(&mut self, claimed: Claimed<u64>) {
-        _ = self.verb(|machine| machine.done(&mut None, claimed, End::Done, Mode::ORDERED));
+        _ = self.verb(|machine| machine.done(&mut None, claimed, End::Done, 0, Mode::ORDERED));
     }
 
     fn shrink(&mut self) {
@@ -67,7 +69,8 @@ impl Watched {
 #[test]
 fn groups_give_memory_back_while_one_key_stays() {
     for (of_each, limit, at_once) in [(1, None, false), (1, None, true), (3, Some(1), false), (3, Some(2), false)] {
-        let mut watched = Watched::new(AnyOrder::groups(limit, true), MANY / of_each, 0);
+        let mut watched = Watched::new(AnyOrder::groups(Shares::HandOuts, false, true), MANY / of_each, 0);
+        watched.limit = limit;
         watched.add(MANY, -100);
         (0..MANY).for_each(|key| watched.add(key, [0, 0, 100][key as usize % 3]));
         let full = watched.machine.bytes();

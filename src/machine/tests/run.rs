@@ -14,7 +14,7 @@ use crate::key::KeyHash;
 use crate::machine::{
     self, BATCH, Cancelled, Claimed, DirtyTicket, Ended, Failure, FailureDelay, Machine, Mode, Owed, Which,
 };
-use crate::order::{AnyOrder, Group};
+use crate::order::{AnyOrder, Group, Shares};
 use crate::rate_limiter::{ItemExponentialFailure, ItemFastSlow, RateLimiter, ScheduleFn};
 use crate::{Added, OnPanic};
 use std::cell::Cell;
@@ -117,7 +117,7 @@ impl Run {
         let reference = Reference::new(plan.clone(), vec![0; 256], plan.limits());
         let order = match plan.groups {
             None => AnyOrder::new(plan.strict),
-            Some(_) => AnyOrder::groups(plan.limit, plan.strict),
+            Some(_) => AnyOrder::groups(Shares::HandOuts, !plan.strict, plan.strict),
         };
         let [nano, never] = [Duration::from_nanos(1), Duration::MAX];
         let schedule = match plan.limiter {
@@ -283,7 +283,10 @@ impl Run {
 
     fn group(&self, n: u8) -> Group {
         let group = self.plan.group_of(n);
-        Group { hash: u64::from(group) << 40, weight: self.plan.weight_of(group).min(1000) as u16 }
+        let max_processing = self.plan.limit.unwrap_or(u32::MAX);
+        let weight = self.plan.weight_of(group).clamp(1, 1000) as u16;
+        let limits = crate::order::Limits { weight, max_processing, rate: None };
+        Group { hash: u64::from(group) << 40, limits, now: 0 }
     }
 
     /// Makes a verb, in which the fault that is set may strike. `None`: it has, and the panic has passed through the verb.
@@ -436,7 +439,7 @@ impl Run {
         let simple = if mode == Mode::PLAIN { self.machine.get_simple() } else { None };
         let (claimed, owed) = match simple {
             Some(claimed) => (Some(claimed), Owed::NOTHING),
-            None => self.machine.get(mode),
+            None => self.machine.get(0, mode),
         };
         let Some(claimed) = claimed else {
             assert!(self.reference.next_keys().is_empty());
@@ -471,7 +474,7 @@ impl Run {
         self.ended(&claimed);
         self.times.given_up += u64::from(end == machine::End::GiveUp);
         let let_go = self.reference.let_go;
-        let (ended, owed) = self.machine.done(&mut hand, claimed, end, mode);
+        let (ended, owed) = self.machine.done(&mut hand, claimed, end, 0, mode);
         match end {
             machine::End::Done => self.reference.done(key),
             machine::End::Succeed => self.reference.succeed(key),
@@ -547,7 +550,7 @@ impl Run {
                 self.added(Added::Rejected);
                 self.expect_owed(owed, 0, 0);
                 self.ended(&claimed);
-                let (_ended, owed) = self.machine.done(&mut hand, claimed, machine::End::Done, mode);
+                let (_ended, owed) = self.machine.done(&mut hand, claimed, machine::End::Done, 0, mode);
                 let what = self.ends(true, false);
                 self.expect_owed(owed, u32::from(self.reference.is_queued(key)) + u32::from(frees), what);
             }
@@ -696,7 +699,8 @@ impl Run {
             (next, first) => assert_eq!(next.map(|at| at.max(reference.now)), first, "the next deadline"),
         }
         let first = reference.deadlines().first().map_or(NEVER, |left| reference.now + left);
-        assert!(machine.until() <= first, "no delay expires before {}", machine.until());
+        let until = machine.until();
+        assert!(until <= first || machine.is_shut_down, "no delay expires before {until}");
     }
 
     /// Gives a stamp if one is wanted, and looks at what the machine says to getters of several shards and to idle waits.

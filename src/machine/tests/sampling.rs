@@ -37,7 +37,7 @@ fn one_key_in_eight_is_measured_while_adds_are_dense() {
     assert!(add(&mut machine, 100, 0, now + 5), "after a getter has parked");
     // The keys come out: those that are not measured are counted by the next that is.
     let mut count = 0;
-    while let (Some(claimed), _) = machine.get(MEASURED) {
+    while let (Some(claimed), _) = machine.get(0, MEASURED) {
         let is_measured = wants.contains(claimed.key()) || *claimed.key() == 100;
         let mut asks = 0;
         let mut at = |time| {
@@ -53,7 +53,7 @@ fn one_key_in_eight_is_measured_while_adds_are_dense() {
         let worked = machine.ended(&claimed, || at(now + 12));
         assert_eq!(asks, if is_measured { 2 } else { 0 }, "the time is asked for if it is wanted");
         assert_eq!(worked.duration().map(|worked| worked.as_nanos()), is_measured.then_some(2));
-        let _gone = machine.done(&mut None, claimed, End::Done, MEASURED);
+        let _gone = machine.done(&mut None, claimed, End::Done, 0, MEASURED);
         assert_eq!(machine.times().unwrap().durations.worked().count(), count);
     }
     assert_eq!(count, 101);
@@ -87,13 +87,13 @@ fn an_unmeasured_key_that_is_raised_counts_with_normal() {
     let mut machine = machine();
     assert_eq!([0, 1, 2].map(|key| add(&mut machine, key, 0, 1000)), [true, true, false]);
     assert!(!add(&mut machine, 2, 5, 1000), "it is dirty already");
-    let claimed = machine.get(MEASURED).0.expect("it is queued");
+    let claimed = machine.get(0, MEASURED).0.expect("it is queued");
     assert_eq!(*claimed.key(), 2);
     assert_eq!(machine.started(&claimed, || 2000), MaybeNanos::UNKNOWN);
     let durations = &mut machine.times().expect("it measures").durations;
     assert_eq!(durations.waited_by_priority().count(), 1);
     let _worked = machine.ended(&claimed, || 3000);
-    let _gone = machine.done(&mut None, claimed, End::Done, MEASURED);
+    let _gone = machine.done(&mut None, claimed, End::Done, 0, MEASURED);
 }
 
 /// A measured key stands for the unmeasured ones before it, not for those behind it.
@@ -103,10 +103,10 @@ fn a_measured_key_stands_for_those_before_it() {
     let wants: Vec<bool> = (0..8).map(|key| add(&mut machine, key, 0, 1000)).collect();
     assert_eq!(wants, [true, true, false, true, false, false, false, true]);
     for start in (2000..2800).step_by(100) {
-        let claimed = machine.get(MEASURED).0.expect("it is queued");
+        let claimed = machine.get(0, MEASURED).0.expect("it is queued");
         let _waited = machine.started(&claimed, || start);
         let _worked = machine.ended(&claimed, || start);
-        let _gone = machine.done(&mut None, claimed, End::Done, MEASURED);
+        let _gone = machine.done(&mut None, claimed, End::Done, 0, MEASURED);
     }
     let durations = &mut machine.times().unwrap().durations;
     let waited: Vec<u128> = durations.waited_by_priority().map(|(_, waited)| waited.sum().as_nanos()).collect();
@@ -134,7 +134,7 @@ fn the_age_of_an_unmeasured_key_is_too_low() {
     assert_eq!(wants, [true, true, false, true, false]);
     let mut held = Vec::new();
     for start in [2000, 2100, 2200, 2300, 2400] {
-        let claimed = machine.get(MEASURED).0.expect("it is queued");
+        let claimed = machine.get(0, MEASURED).0.expect("it is queued");
         let _waited = machine.started(&claimed, || start);
         held.push(claimed);
     }
@@ -147,7 +147,7 @@ fn the_age_of_an_unmeasured_key_is_too_low() {
     assert_eq!((ages.unfinished_work, ages.longest_running), (1000 + 900 + 700 + 700, Some(1000)));
     for claimed in held {
         let _worked = machine.ended(&claimed, || 4000);
-        let _gone = machine.done(&mut None, claimed, End::Done, MEASURED);
+        let _gone = machine.done(&mut None, claimed, End::Done, 0, MEASURED);
     }
     let ages = machine.ages(5000).expect("it measures");
     assert_eq!((ages.unfinished_work, ages.longest_running, ages.oldest_queued), (0, None, None));

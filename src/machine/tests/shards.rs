@@ -3,7 +3,7 @@
 use crate::DelayedAdd;
 use crate::key::KeyHash;
 use crate::machine::{Claimed, End, EntryRef, How, Machine, Mode, Seen, Which};
-use crate::order::{AnyOrder, Group, Words, level_of};
+use crate::order::{AnyOrder, Group, Shares, Words, level_of};
 use std::collections::BTreeMap;
 
 /// Pushes with one stamp.
@@ -57,14 +57,14 @@ impl Shard {
             times.len() - 1
         });
         self.queued.insert(key, (priority, Push { time: now, begins, before }));
-        let group = Group { hash: u64::from(key) % self.groups, weight: 1 };
+        let group = Group { hash: u64::from(key) % self.groups, ..Group::default() };
         let how = How { priority, ..How::NOW };
         _ = self.machine.add(&mut Some(key), hash(key), group, how, Mode::ORDERED);
         self.end_section(now);
     }
 
     fn get(&mut self, now: u64) -> Option<u32> {
-        let claimed = self.machine.get(Mode::ORDERED).0?;
+        let claimed = self.machine.get(0, Mode::ORDERED).0?;
         Some(self.got(claimed, now))
     }
 
@@ -72,14 +72,14 @@ impl Shard {
     fn get_lower(&mut self, now: u64) {
         let queued = || self.queued.values().map(|(level, _)| *level);
         let Some(level) = queued().rfind(|level| Some(*level) < queued().max()) else { return };
-        let claimed = self.machine.get_of_level(level_of(level), Mode::ORDERED).0.expect("the level has keys");
+        let claimed = self.machine.get_of_level(level_of(level), 0, Mode::ORDERED).0.expect("the level has keys");
         let (of, key) = (self.queued[claimed.key()], *claimed.key());
         assert_eq!(of.0, level);
         let is_first = |(other, push): &(i8, Push)| *other != level || push.before >= of.1.before;
         assert!(self.groups > 1 || self.queued.values().all(is_first), "key {key} is the first of its level");
         self.got(claimed, now);
         let none = (0..=u8::MAX).find(|level| !self.levels.0.has(*level)).expect("few levels are used");
-        assert!(self.machine.get_of_level(none, Mode::ORDERED).0.is_none());
+        assert!(self.machine.get_of_level(none, 0, Mode::ORDERED).0.is_none());
     }
 
     fn got(&mut self, claimed: Claimed<u32>, now: u64) -> u32 {
@@ -93,7 +93,7 @@ impl Shard {
 
     fn done(&mut self, now: u64) {
         if let Some(claimed) = self.held.pop() {
-            _ = self.machine.done(&mut None, claimed, End::Done, Mode::ORDERED);
+            _ = self.machine.done(&mut None, claimed, End::Done, 0, Mode::ORDERED);
             self.end_section(now);
         }
     }
@@ -186,7 +186,7 @@ fn hash(key: u32) -> KeyHash {
 #[test]
 fn stamps_are_those_of_a_list_of_pushes() {
     let line = || AnyOrder::new(false);
-    let groups = || AnyOrder::groups(None, false);
+    let groups = || AnyOrder::groups(Shares::HandOuts, true, false);
     let cases = [(line(), 1, false), (line(), 1, true), (groups(), 7, false), (groups(), 100, true)];
     for (seed, (order, groups, has_levels)) in (0..).zip(cases) {
         let (mut random, mut shard) = (fastrand::Rng::with_seed(seed), Shard::new(order, groups));
@@ -227,12 +227,12 @@ fn stamps_are_those_of_a_list_of_pushes() {
 /// Keys that want stamps are taken in the same critical section, and their blocks and lanes are freed.
 #[test]
 fn what_wants_a_stamp_may_be_gone() {
-    for order in [AnyOrder::new(false), AnyOrder::groups(None, false)] {
+    for order in [AnyOrder::new(false), AnyOrder::groups(Shares::HandOuts, true, false)] {
         let mut machine = Machine::new(order, DelayedAdd::default(), 0);
         machine.want_stamps();
         for round in 1..4 {
             for key in 0..1000 {
-                let group = Group { hash: key.into(), weight: 1 };
+                let group = Group { hash: key.into(), ..Group::default() };
                 _ = machine.add(&mut Some(key), hash(key), group, How::NOW, Mode::ORDERED);
             }
             // The last first, as the lanes that were used last are kept.
@@ -315,7 +315,7 @@ fn a_key_is_overtaken_by_a_bounded_number() {
 fn the_first_key_of_a_group_comes_soon_also_with_several_shards() {
     const KEYS: u32 = if cfg!(miri) { 100 } else { 1000 };
     for (count, getters) in [(16, 1), (16, 8), (4, 4)] {
-        let shards = (0..count).map(|_| Shard::new(AnyOrder::groups(None, false), 1000)).collect();
+        let shards = (0..count).map(|_| Shard::new(AnyOrder::groups(Shares::HandOuts, true, false), 1000)).collect();
         let mut all = Getters::new(shards, getters, 5);
         let mut worst = 0;
         // As many keys as there are, shard by shard, so that one may be far behind the others.

@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 fn machine_that_holds(key: u64) -> (Machine<u64>, Claimed<u64>) {
     let mut machine = Machine::new(AnyOrder::new(false), DelayedAdd::Independent, 0);
     assert_eq!(add(&mut machine, key).0, Added::Queued);
-    let claimed = machine.get(Mode::PLAIN).0.expect("it is queued");
+    let claimed = machine.get(0, Mode::PLAIN).0.expect("it is queued");
     (machine, claimed)
 }
 
@@ -26,7 +26,7 @@ fn a_token_ends_at_its_own_machine() {
         |machine, claimed| _ = machine.wait_for_dirty(&claimed),
         |machine, claimed| _ = machine.failures_held(&claimed),
         |machine, claimed| machine.note_unwinding(&claimed),
-        |machine, claimed| _ = machine.done(&mut None, claimed, End::GiveUp, Mode::PLAIN),
+        |machine, claimed| _ = machine.done(&mut None, claimed, End::GiveUp, 0, Mode::PLAIN),
     ];
     // `done` looks only in debug builds.
     let verbs = &verbs[..if cfg!(debug_assertions) { 7 } else { 6 }];
@@ -39,7 +39,7 @@ fn a_token_ends_at_its_own_machine() {
         assert_eq!((own.processing(), other.processing(), (own.counts, other.counts)), (1, 1, before));
         assert!(!kept.was_unwinding() && !kept.is_dirty());
         assert_eq!(add(&mut own, 1).0, Added::Deferred);
-        let _ended = other.done(&mut None, kept, End::Done, Mode::PLAIN);
+        let _ended = other.done(&mut None, kept, End::Done, 0, Mode::PLAIN);
         assert_eq!((own.known(), other.known()), (1, 0));
     }
 }
@@ -66,7 +66,7 @@ fn items_need_no_second_token() {
     impl Drop for Item<'_> {
         fn drop(&mut self) {
             if let Some(claimed) = self.1.take() {
-                let _ended = self.0.borrow_mut().done(&mut None, claimed, End::Done, Mode::PLAIN);
+                let _ended = self.0.borrow_mut().done(&mut None, claimed, End::Done, 0, Mode::PLAIN);
             }
         }
     }
@@ -86,7 +86,7 @@ fn items_need_no_second_token() {
     let queue: Queue = Rc::new(RefCell::new(Machine::new(AnyOrder::new(false), DelayedAdd::Independent, 0)));
     let get = || {
         _ = add(&mut queue.borrow_mut(), 1);
-        let claimed = queue.borrow_mut().get(Mode::PLAIN).0;
+        let claimed = queue.borrow_mut().get(0, Mode::PLAIN).0;
         assert_eq!(claimed.as_ref().expect("it is queued").hash().0, hash(1).0);
         claimed
     };

@@ -1,21 +1,21 @@
 //! The buckets follow the number of groups.
 
 use super::VISITS;
+use crate::order::Bin;
 use crate::order::group_table::GroupTable;
 use crate::order::lanes::Lanes;
-use crate::order::{Bin, Group};
 use crate::random::mix;
 
 #[test]
 fn a_table_grows_and_shrinks_with_its_groups() {
     const MANY: u32 = 6000;
     let (mut table, mut lanes, mut bin) = (GroupTable::new(), Lanes::default(), Bin::<u32>::new());
-    let group = |number: u32| Group { hash: mix(number.into()), weight: 1 };
+    let hash = |number: u32| mix(number.into());
     // Finds all groups, in a visit and a half for each or a bit more.
     let find_all = |table: &mut GroupTable, lanes: &mut Lanes, numbers: &[u32]| {
         VISITS.set(0);
         for (at, number) in numbers.iter().enumerate() {
-            assert_eq!(table.find_or_make(group(at as u32), lanes), *number);
+            assert_eq!(table.find(hash(at as u32), lanes), Some(*number));
         }
         let visits = VISITS.get() as usize;
         assert!(visits <= 10 + 7 * numbers.len() / 4, "{visits} for {} groups", numbers.len());
@@ -25,7 +25,8 @@ fn a_table_grows_and_shrinks_with_its_groups() {
         let mut numbers = Vec::new();
         for number in 0..MANY {
             VISITS.set(0);
-            numbers.push(table.find_or_make(group(number), &mut lanes));
+            assert_eq!(table.find(hash(number), &lanes), None);
+            numbers.push(table.make(hash(number), 0, &mut lanes));
             assert!(VISITS.get() <= 40, "a new group visits {}", VISITS.get());
             if number % 500 == 0 {
                 find_all(&mut table, &mut lanes, &numbers);

@@ -6,11 +6,14 @@ mod plain;
 mod stamps;
 mod turns;
 
-use super::{AnyOrder, Bin, Group, Place, level_of};
+use super::{AnyOrder, Bin, Group, Limits, Place, Shares, level_of};
+use crate::rate_limiter::Rate;
 use fastrand::Rng;
 use plain::{Plain, Rules};
 
 std::thread_local!(pub(crate) static VISITS: std::cell::Cell<u64> = const { std::cell::Cell::new(0) });
+
+std::thread_local!(pub(crate) static RELEASED: std::cell::RefCell<Vec<u64>> = const { std::cell::RefCell::new(Vec::new()) });
 
 /// A queue of keys by number, as far as an order sees one.
 struct Keys {
@@ -19,6 +22,8 @@ struct Keys {
     /// For each known key: whether it is queued, and its place.
     known: Vec<Option<(bool, Place)>>,
     held: Vec<u32>,
+    max_processing: u32,
+    now: u64,
 }
 
 fn hash(group: u64) -> u64 {
@@ -28,11 +33,27 @@ fn hash(group: u64) -> u64 {
 
 impl Keys {
     fn new(order: AnyOrder<u32>, keys: u32) -> Self {
-        Self { order, bin: Bin::new(), known: vec![None; keys as usize], held: Vec::new() }
+        let (known, held) = (vec![None; keys as usize], Vec::new());
+        Self { order, bin: Bin::new(), known, held, max_processing: u32::MAX, now: 0 }
+    }
+
+    fn with_groups(limit: Option<u32>, strict: bool, keys: u32) -> Self {
+        let order = AnyOrder::groups(Shares::HandOuts, !strict, strict);
+        Self { max_processing: limit.unwrap_or(u32::MAX), ..Self::new(order, keys) }
     }
 
     fn enter(&mut self, key: u32, group: u64, weight: u32) {
-        let group = self.order.enter_group(Group { hash: hash(group), weight: weight as u16 });
+        self.enter_with(key, group, plain::Limits { weight, max: self.max_processing, rate: None });
+    }
+
+    fn group(&self, group: u64, limits: plain::Limits) -> Group {
+        let rate = limits.rate.map(|(token, burst)| Rate::per_second(1e9 / token as f64, burst as u32).unwrap());
+        let limits = Limits { weight: limits.weight as u16, max_processing: limits.max, rate };
+        Group { hash: hash(group), limits, now: self.now }
+    }
+
+    fn enter_with(&mut self, key: u32, group: u64, limits: plain::Limits) {
+        let group = self.order.enter_group(self.group(group, limits));
         self.known[key as usize] = Some((false, Place { priority: 0, group, position: 0 }));
     }
 
@@ -53,7 +74,7 @@ impl Keys {
     fn pop(&mut self) -> Option<u32> {
         let is_plain = !self.order.is_ordered() && self.held.len() % 2 == 0;
         let plain = if is_plain { self.order.pop_plain() } else { None };
-        let key = plain.or_else(|| self.order.pop(&mut self.bin))?;
+        let key = plain.or_else(|| self.order.pop(self.now, &mut self.bin))?;
         self.known[key as usize].as_mut().unwrap().0 = false;
         self.held.push(key);
         Some(key)
@@ -74,10 +95,10 @@ impl Keys {
         self.order.leave_group(place.group, &mut self.bin);
     }
 
-    fn ended(&mut self, at: usize) -> (u32, bool) {
+    fn ended(&mut self, at: usize) -> (u32, u32) {
         let key = self.held.swap_remove(at);
         let (_, place) = self.known[key as usize].unwrap();
-        (key, self.order.ended(place.group))
+        (key, self.order.ended(place.group, 0))
     }
 }
 
@@ -90,6 +111,12 @@ enum Op {
     End(u32, Option<i8>),
     Remove(u32),
     Shrink,
+    /// What changes groups while there are keys.
+    Set(u64, plain::Limits),
+    Unset(u64),
+    Pause(u64, u64),
+    Resume(u64),
+    Wait(u64),
 }
 
 struct Run {
@@ -97,13 +124,22 @@ struct Run {
     plain: Plain,
     /// 0: all are in one.
     groups: u64,
+    /// Of the groups that are entered, by turns: none, and some of these.
+    rates: Vec<(i64, i64)>,
     /// For each level the highest push number.
     pushed: [Option<u64>; 256],
 }
 
 impl Run {
     fn new(order: AnyOrder<u32>, rules: Rules, groups: u64, keys: u32) -> Self {
-        Self { keys: Keys::new(order, keys), plain: Plain::new(rules), groups, pushed: [None; 256] }
+        let max_processing = rules.limit.unwrap_or(u32::MAX);
+        let keys = Keys { max_processing, ..Keys::new(order, keys) };
+        Self { keys, plain: Plain::new(rules), groups, rates: Vec::new(), pushed: [None; 256] }
+    }
+
+    fn limits_of(&self, group: u64) -> plain::Limits {
+        let rate = self.rates.get(group as usize % (self.rates.len() + 1)).copied();
+        plain::Limits { weight: (group as u32 % 4).max(1), max: self.keys.max_processing, rate }
     }
 
     fn group_of(&self, key: u32) -> u64 {
@@ -123,9 +159,10 @@ impl Run {
         match op {
             Op::Add(key, priority) => match (self.keys.known[key as usize], self.keys.place(key)) {
                 (None, _) => {
-                    let (group, weight) = (self.group_of(key), self.group_of(key) as u32 % 4);
-                    self.keys.enter(key, group, weight);
-                    self.plain.enter(group, weight);
+                    let group = self.group_of(key);
+                    let limits = self.limits_of(group);
+                    self.keys.enter_with(key, group, limits);
+                    self.plain.enter(group, limits);
                     self.push(key, priority);
                 }
                 (_, Some(place)) if place.priority < priority => {
@@ -160,6 +197,39 @@ impl Run {
                     assert!(VISITS.replace(0) < 700);
                 }
                 self.plain.shrink();
+            }
+            Op::Set(group, limits) => {
+                let of = self.keys.group(group, limits);
+                assert_eq!(self.keys.order.as_groups().unwrap().set(of), self.plain.set(group, limits));
+            }
+            Op::Unset(group) => {
+                let limits = self.limits_of(group);
+                let (of, bin) = (self.keys.group(group, limits), &mut self.keys.bin);
+                let ready = self.keys.order.as_groups().unwrap().unset(of, bin);
+                assert_eq!(ready, self.plain.unset(group, limits));
+            }
+            Op::Pause(group, for_) => {
+                let (now, until) = (self.keys.now, self.keys.now.saturating_add(for_));
+                self.keys.order.as_groups().unwrap().pause(hash(group), until, now);
+                self.plain.pause(group, until);
+            }
+            Op::Resume(group) => {
+                let (now, bin) = (self.keys.now, &mut self.keys.bin);
+                let ready = self.keys.order.as_groups().unwrap().resume(hash(group), now, bin);
+                assert_eq!(ready, self.plain.resume(group));
+            }
+            Op::Wait(nanos) => {
+                self.keys.now += nanos;
+                self.plain.set_time(self.keys.now);
+                let mut ready = 0;
+                while self.keys.order.held_until().is_some_and(|until| until <= self.keys.now) {
+                    VISITS.set(0);
+                    ready += self.keys.order.release(self.keys.now, &mut 2, &mut self.keys.bin);
+                }
+                let of_hash = |hash_: u64| (0..self.groups).find(|group| hash(*group) == hash_).unwrap();
+                let order: Vec<u64> = RELEASED.take().into_iter().map(of_hash).collect();
+                assert_eq!(ready, self.plain.expire(&order));
+                VISITS.set(0);
             }
         }
         assert!(VISITS.get() < 700, "{op:?} visits {}", VISITS.get());
@@ -206,7 +276,7 @@ impl Run {
                 self.keys.known.iter().enumerate().filter_map(|(key, known)| Some((key, (*known)?)))
             {
                 let group = self.group_of(key as u32);
-                assert_eq!(order.group(place.group).1, self.plain.handed_out(group));
+                assert_eq!(order.group(place.group).unwrap().handed_out, self.plain.handed_out(group));
             }
         }
     }
@@ -290,7 +360,7 @@ fn levels_do_what_plain_lists_do() {
 #[test]
 fn groups_do_what_plain_lists_do() {
     for (groups, keys) in [(3, 60), (40, 200), (300, 400)] {
-        random_calls(|| AnyOrder::groups(None, false), PLAIN, keys < 400, groups, keys);
+        random_calls(|| AnyOrder::groups(Shares::HandOuts, true, false), PLAIN, keys < 400, groups, keys);
     }
 }
 
@@ -300,7 +370,43 @@ fn groups_with_a_limit_do_what_plain_lists_do() {
         [(1, false, 5, 60), (2, false, 40, 200), (1, true, 13, 100), (3, false, 2, 300)]
     {
         let rules = Rules { strict, limit: Some(limit) };
-        random_calls(|| AnyOrder::groups(Some(limit), strict), rules, true, groups, keys);
+        random_calls(|| AnyOrder::groups(Shares::HandOuts, !strict, strict), rules, true, groups, keys);
+    }
+}
+
+/// Limits, rates and pauses that come and go.
+#[test]
+fn groups_that_change_do_what_plain_lists_do() {
+    for (limit, strict, groups, keys) in
+        [(None, false, 4, 60), (Some(2), false, 30, 200), (Some(1), true, 7, 60), (None, false, 300, 300)]
+    {
+        let (rules, mut random) = (Rules { strict, limit }, Rng::with_seed(groups));
+        let mut run = Run::new(AnyOrder::groups(Shares::HandOuts, !strict, strict), rules, groups, keys);
+        run.rates = vec![(10, 3), (200, 1)];
+        for step in 0..steps() / 2 {
+            let (key, group) = (random.u32(..keys), random.u64(..groups));
+            let priority = [-100, 0, 0, 100][random.u32(..4) as usize];
+            run.step(match random.u32(..100) {
+                0..35 => Op::Add(key, priority),
+                35..40 => Op::Remove(key),
+                40..65 => Op::Pop,
+                65..85 => Op::End(random.u32(..1 << 20), (random.u32(..4) == 0).then_some(priority)),
+                85..88 => {
+                    let rate = [None, Some((8, 2)), Some((100, 5)), Some((1000, 1))][random.u32(..4) as usize];
+                    let max = [1, 2, 5, u32::MAX][random.u32(..4) as usize];
+                    Op::Set(group, plain::Limits { weight: random.u32(1..4), max, rate })
+                }
+                88..90 => Op::Unset(group),
+                90..91 => Op::Pause(group, [0, 5, 300, u64::MAX][random.u32(..4) as usize]),
+                91..92 => Op::Resume(group),
+                92 if random.u32(..50) == 0 => Op::Shrink,
+                _ => Op::Wait([0, 1, 10, 100, 500][random.u32(..5) as usize]),
+            });
+            if step % 64 == 0 {
+                run.compare_all();
+                run.keys.bin = Bin::new();
+            }
+        }
     }
 }
 
@@ -308,7 +414,8 @@ fn groups_with_a_limit_do_what_plain_lists_do() {
 #[test]
 fn lanes_come_and_go() {
     for limit in [None, Some(1)] {
-        let mut run = Run::new(AnyOrder::groups(limit, false), Rules { strict: false, limit }, 3, 60);
+        let order = AnyOrder::groups(Shares::HandOuts, true, false);
+        let mut run = Run::new(order, Rules { strict: false, limit }, 3, 60);
         let mut random = Rng::with_seed(9);
         for step in 0..steps() / 2 {
             let (adds, removes) = [(9, 3), (4, 9), (6, 6)][step as usize / 100 % 3];
@@ -360,7 +467,7 @@ fn short_words_short(before: &[Op]) {
 #[test]
 fn all_short_words_with_groups() {
     for limit in [None, Some(1), Some(2)] {
-        short_words(|| AnyOrder::groups(limit, false), Rules { strict: false, limit }, 2, &[]);
+        short_words(|| AnyOrder::groups(Shares::HandOuts, true, false), Rules { strict: false, limit }, 2, &[]);
     }
-    short_words(|| AnyOrder::groups(Some(1), true), Rules { strict: true, limit: Some(1) }, 2, &[]);
+    short_words(|| AnyOrder::groups(Shares::HandOuts, false, true), Rules { strict: true, limit: Some(1) }, 2, &[]);
 }

@@ -1,10 +1,7 @@
 //! The orders, in plain lists that are searched from end to end. Without groups all keys are of one group.
 
-use crate::order::level_of;
-use crate::random::mix;
-
-/// Idle groups that are kept.
-pub(super) const KEEP: usize = crate::order::seats::KEEP as usize;
+/// Idle lanes that are kept.
+pub(super) const KEEP: usize = crate::order::turns::KEEP as usize;
 
 #[derive(Clone, Copy)]
 pub(super) struct Rules {
@@ -12,95 +9,126 @@ pub(super) struct Rules {
     pub(super) limit: Option<u32>,
 }
 
+/// The limits of a group. A rate is the nanoseconds of a token, and the burst.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct Limits {
+    pub(super) weight: u32,
+    pub(super) max: u32,
+    pub(super) rate: Option<(i64, i64)>,
+}
+
 pub(super) struct Plain {
     rules: Rules,
+    now: u64,
     /// In the order of their pushes: key, priority, group.
     pub(super) queued: Vec<(u32, i8, u64)>,
     pub(super) groups: Vec<Group>,
     /// All priorities that were used, the highest first.
     levels: Vec<Level>,
+    lanes: Vec<Lane>,
+    /// Groups and priorities.
+    idle: Vec<(u64, i8)>,
     since_lower: u32,
     last_lower: i8,
-    last_skipped: i8,
-    rooms: u64,
-    /// Groups that are owed a hand-out in a level.
-    owed: Vec<(u64, i8)>,
 }
 
 pub(super) struct Group {
     id: u64,
-    weight: u32,
+    limits: Limits,
+    is_kept: bool,
     keys: u32,
     processing: u32,
     handed_out: u64,
+    paused_until: Option<u64>,
+    /// Its bucket has this number of tokens, times the nanoseconds of one, at this time. After a change of its limits it may owe some.
+    tokens: (i64, u64),
+    is_throttled: bool,
+    since_lower: u32,
+    last_lower: i8,
+    since_top: u32,
 }
 
 #[derive(Default)]
 struct Level {
     priority: i8,
-    /// Groups, and the keys that they may still give in this turn.
-    new: Vec<(u64, u32)>,
-    old: Vec<(u64, u32)>,
-    idle: Vec<(u64, u64)>,
-    parked: Vec<u64>,
-    /// Of these: the groups that were full when the level had a turn.
-    skipped: Vec<u64>,
-    /// Groups, how often they were filled by keys of other levels since they gave a key of this one, or got the first one: up to 63.
-    passes: Vec<(u64, u16)>,
-    /// Groups, the turns at which they have theirs, or would have had them; whether they have filled themselves; and were in no list.
-    due: Vec<(u64, u64, bool, bool)>,
-    turns: u64,
-    /// New groups, and those that were new when they were parked, with their places in the sequence of all that have come.
-    tickets: Vec<(u64, u64)>,
-    came: u64,
-    passed: u64,
+    new: Vec<u64>,
+    old: Vec<u64>,
+    round: u64,
     since_old: u32,
 }
 
-impl Level {
-    fn is_ready(&self) -> bool {
-        !self.new.is_empty() || !self.old.is_empty()
-    }
-
-    fn passes(&self, id: u64) -> u16 {
-        self.passes.iter().find(|passes| passes.0 == id).unwrap().1
-    }
-
-    fn ticket(&self, id: u64) -> Option<u64> {
-        self.tickets.iter().find(|group| group.0 == id).map(|group| group.1)
-    }
+/// The keys of a group in a level.
+struct Lane {
+    id: u64,
+    priority: i8,
+    /// The round in which its next turn comes.
+    round: u64,
+    credit: u32,
 }
 
-fn take<T: Copy>(list: &mut Vec<T>, is_it: impl Fn(&T) -> bool) -> Option<T> {
-    let at = list.iter().position(is_it)?;
-    Some(list.remove(at))
+impl Group {
+    fn is_held(&self) -> bool {
+        self.processing >= self.limits.max || self.is_throttled || self.paused_until.is_some()
+    }
+
+    fn fill(&mut self, now: u64) {
+        if let Some((token, burst)) = self.limits.rate {
+            self.tokens = ((self.tokens.0 + (now - self.tokens.1) as i64).min(token * burst), now);
+        }
+    }
+
+    /// A token is missing, or any of the burst.
+    fn lacks(&mut self, now: u64, all: bool) -> bool {
+        self.fill(now);
+        self.limits.rate.is_some_and(|(token, burst)| self.tokens.0 < token * if all { burst } else { 1 })
+    }
 }
 
 impl Plain {
     pub(super) fn new(rules: Rules) -> Self {
-        let (queued, groups, levels, owed) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         Self {
             rules,
-            queued,
-            groups,
-            levels,
+            now: 0,
+            queued: Vec::new(),
+            groups: Vec::new(),
+            levels: Vec::new(),
+            lanes: Vec::new(),
+            idle: Vec::new(),
             since_lower: 0,
             last_lower: i8::MIN,
-            last_skipped: i8::MIN,
-            rooms: 0,
-            owed,
         }
     }
 
-    pub(super) fn enter(&mut self, id: u64, weight: u32) {
+    fn make_group(&mut self, id: u64, limits: Limits) {
         if !self.groups.iter().any(|group| group.id == id) {
-            self.groups.push(Group { id, weight: weight.max(1), keys: 0, processing: 0, handed_out: 0 });
+            let (tokens, now) = (limits.rate.map_or(0, |rate| rate.0 * rate.1), self.now);
+            self.groups.push(Group {
+                id,
+                limits,
+                is_kept: false,
+                keys: 0,
+                processing: 0,
+                handed_out: 0,
+                paused_until: None,
+                tokens: (tokens, now),
+                is_throttled: false,
+                since_lower: 0,
+                last_lower: i8::MIN,
+                since_top: 0,
+            });
         }
+    }
+
+    pub(super) fn enter(&mut self, id: u64, limits: Limits) {
+        self.make_group(id, limits);
         let group = self.group(id);
-        if group.keys == 0 {
-            (group.weight, group.handed_out) = (weight.max(1), 0);
-        }
         group.keys += 1;
+        if group.keys == 1 {
+            group.handed_out = 0;
+            if !group.is_kept {
+                self.change_limits(id, limits);
+            }
+        }
     }
 
     pub(super) fn leave(&mut self, id: u64) {
@@ -114,112 +142,194 @@ impl Plain {
             self.levels.push(Level { priority, ..Level::default() });
             self.levels.sort_by_key(|level| -i16::from(level.priority));
         }
-        if !self.queued.iter().any(|queued| (queued.1, queued.2) == (priority, id)) {
-            self.serve(id, priority);
+        let round = self.level(priority).round;
+        if !self.lanes.iter().any(|lane| (lane.id, lane.priority) == (id, priority)) {
+            self.lanes.push(Lane { id, priority, round, credit: 0 });
         }
+        let is_first = !self.has_keys(id, priority);
         self.queued.push((key, priority, id));
-        self.seat(id, priority, false);
-        !self.is_full(id)
+        if is_first {
+            self.idle.retain(|idle| *idle != (id, priority));
+            if !self.group(id).is_held() {
+                self.take_turns(id, priority);
+            }
+        }
+        !self.group(id).is_held()
     }
 
     pub(super) fn remove(&mut self, key: u32) {
-        let (_, priority, id) = take(&mut self.queued, |queued| queued.0 == key).unwrap();
-        self.seat(id, priority, false);
-        self.tidy(priority);
+        let at = self.queued.iter().position(|queued| queued.0 == key).unwrap();
+        let (_, priority, id) = self.queued.remove(at);
+        self.rest_if_empty(id, priority);
+        self.tidy();
     }
 
     pub(super) fn pop(&mut self) -> Option<u32> {
-        let owed = self.owed.first().copied();
-        let (priority, id, is_over, from_old) = if let Some((id, priority)) = owed {
-            self.since_lower = (self.since_lower + 1).min(15);
-            (priority, id, true, false)
-        } else {
-            let priority = self.choose()?;
-            let level = self.level(priority);
-            let from_old = level.new.is_empty() || !level.old.is_empty() && level.since_old >= 15;
-            level.since_old = if from_old { 0 } else { level.since_old + 1 };
-            let (id, credit) = &mut if from_old { &mut level.old } else { &mut level.new }[0];
-            *credit -= 1;
-            let (id, is_over) = (*id, *credit == 0);
-            if !from_old {
-                level.passed = level.passed.max(level.ticket(id).unwrap());
-            }
-            (priority, id, is_over, from_old)
-        };
-        let (key, ..) = take(&mut self.queued, |queued| (queued.1, queued.2) == (priority, id)).unwrap();
-        let is_limited = self.rules.limit.is_some();
+        let priority = self.choose()?;
+        let level = self.level(priority);
+        let from_old = level.new.is_empty() || !level.old.is_empty() && level.since_old >= 15;
+        level.since_old = if from_old { 0 } else { level.since_old + 1 };
+        let id = if from_old { level.old[0] } else { level.new[0] };
+        if self.lane(id, priority).credit == 0 {
+            let round = self.lane(id, priority).round.max(self.level(priority).round);
+            self.level(priority).round = round;
+            let credit = self.group(id).limits.weight;
+            let lane = self.lane(id, priority);
+            (lane.round, lane.credit) = (round + 1, credit);
+        }
+        self.lane(id, priority).credit -= 1;
+        let of = self.own_turn(id, priority);
+        let at = self.queued.iter().position(|queued| (queued.1, queued.2) == (of, id)).unwrap();
+        let (key, ..) = self.queued.remove(at);
+        let now = self.now;
         let group = self.group(id);
         group.handed_out += 1;
-        group.processing += u32::from(is_limited);
-        self.serve(id, priority);
-        let is_empty = !self.queued.iter().any(|queued| (queued.1, queued.2) == (priority, id));
-        if from_old && (is_over || is_empty || self.is_full(id)) {
-            self.level(priority).turns += 1;
+        group.processing += 1;
+        group.fill(now);
+        if let Some((token, _)) = group.limits.rate {
+            group.tokens.0 -= token;
+            group.is_throttled = group.lacks(now, false);
         }
-        if self.is_full(id) {
-            for level in self.levels.iter_mut().filter(|level| level.priority != priority) {
-                level
-                    .passes
-                    .iter_mut()
-                    .filter(|passes| passes.0 == id)
-                    .for_each(|passes| passes.1 = (passes.1 + 1).min(63));
-            }
-            self.seat_all(id, Some(priority));
+        if self.group(id).is_held() {
+            self.leave_turns(id);
         } else {
-            self.seat(id, priority, is_over);
+            self.rest_if_empty(id, of);
+            if self.has_keys(id, priority) && self.lane(id, priority).credit == 0 {
+                let level = self.level(priority);
+                level.new.retain(|group| *group != id);
+                level.old.retain(|group| *group != id);
+                level.old.push(id);
+            }
         }
-        self.tidy(priority);
+        self.tidy();
         Some(key)
     }
 
-    pub(super) fn ended(&mut self, id: u64) -> bool {
-        if self.rules.limit.is_none() {
-            return false;
-        }
-        let was_full = self.is_full(id);
-        self.rooms += u64::from(was_full);
-        let owed = self.most_passed(id);
+    /// Returns how many keys it makes ready.
+    pub(super) fn ended(&mut self, id: u64) -> u32 {
+        let was_full = self.group(id).processing >= self.group(id).limits.max;
+        let was_held = self.group(id).is_held();
         self.group(id).processing -= 1;
-        if was_full {
-            self.seat_all(id, None);
-            if let Some(priority) = owed {
-                let level = self.level(priority);
-                level.new.retain(|group| group.0 != id);
-                level.old.retain(|group| group.0 != id);
-                self.owed.push((id, priority));
+        if was_full && was_held { self.released(id) } else { 0 }
+    }
+
+    /// A group that was held back may be so no longer.
+    fn released(&mut self, id: u64) -> u32 {
+        if self.group(id).is_held() {
+            return 0;
+        }
+        let mut priorities: Vec<i8> =
+            self.lanes.iter().filter(|lane| lane.id == id).map(|lane| lane.priority).collect();
+        priorities.sort_unstable();
+        let mut keys = 0;
+        for priority in priorities.into_iter().filter(|priority| self.has_keys(id, *priority)).collect::<Vec<_>>() {
+            self.take_turns(id, priority);
+            keys += self.queued.iter().filter(|queued| (queued.1, queued.2) == (priority, id)).count() as u32;
+        }
+        let now = self.now;
+        let group = self.group(id);
+        group.fill(now);
+        let tokens = group.limits.rate.map_or(i64::MAX, |(token, _)| group.tokens.0 / token);
+        keys.min(group.limits.max - group.processing).min(tokens.min(1 << 30) as u32)
+    }
+
+    fn change_limits(&mut self, id: u64, limits: Limits) -> u32 {
+        let now = self.now;
+        let group = self.group(id);
+        if group.limits == limits {
+            return 0;
+        }
+        let was_held = group.is_held();
+        group.fill(now);
+        let spent = match (group.limits.rate, limits.rate) {
+            // In whole and parts of tokens.
+            (Some(old), Some(new)) => (old.0 * old.1 - group.tokens.0) * new.0 / old.0,
+            _ => 0,
+        };
+        group.limits = limits;
+        group.tokens = (limits.rate.map_or(0, |new| new.0 * new.1 - spent), now);
+        group.is_throttled = group.lacks(now, false);
+        let is_held = group.is_held();
+        match (was_held, is_held) {
+            (false, true) => self.leave_turns(id),
+            (true, false) => return self.released(id),
+            _ => {}
+        }
+        0
+    }
+
+    pub(super) fn set(&mut self, id: u64, limits: Limits) -> u32 {
+        self.make_group(id, Limits { weight: 1, max: u32::MAX, rate: None });
+        self.group(id).is_kept = true;
+        self.change_limits(id, limits)
+    }
+
+    pub(super) fn unset(&mut self, id: u64, limits: Limits) -> u32 {
+        if !self.groups.iter().any(|group| group.id == id && group.is_kept) {
+            return 0;
+        }
+        self.group(id).is_kept = false;
+        let ready = self.change_limits(id, limits);
+        self.forget_unused();
+        ready
+    }
+
+    pub(super) fn pause(&mut self, id: u64, until: u64) {
+        self.make_group(id, Limits { weight: 1, max: u32::MAX, rate: None });
+        let group = self.group(id);
+        group.paused_until = group.paused_until.max(Some(until));
+        self.leave_turns(id);
+    }
+
+    pub(super) fn resume(&mut self, id: u64) -> u32 {
+        let Some(group) = self.groups.iter_mut().find(|group| group.id == id && group.paused_until.is_some()) else {
+            return 0;
+        };
+        group.paused_until = None;
+        let ready = self.released(id);
+        self.forget_unused();
+        ready
+    }
+
+    pub(super) fn set_time(&mut self, now: u64) {
+        self.now = now;
+    }
+
+    /// Groups of which this is the time.
+    pub(super) fn expire(&mut self, order: &[u64]) -> u32 {
+        let (now, mut ready) = (self.now, 0);
+        let mut due = Vec::new();
+        for group in &mut self.groups {
+            let throttled = if group.is_throttled {
+                let (tokens, at) = group.tokens;
+                group.limits.rate.map(|(token, _)| at + (token - tokens).max(0) as u64)
+            } else {
+                None
+            };
+            // Both have to be over.
+            let end = throttled.max(group.paused_until).filter(|end| *end <= now);
+            if end.is_some() {
+                due.push(group.id);
             }
         }
-        was_full && self.queued.iter().any(|queued| queued.2 == id)
+        // Those of one time come in the order of the wheel.
+        due.sort_by_key(|id| order.iter().position(|other| other == id));
+        for id in due {
+            let group = self.group(id);
+            (group.is_throttled, group.paused_until) = (false, None);
+            ready += self.released(id);
+        }
+        self.forget_unused();
+        ready
     }
 
     pub(super) fn blocked(&self) -> usize {
-        self.queued.iter().filter(|queued| self.is_full(queued.2)).count()
+        let is_held = |id: u64| self.groups.iter().any(|group| group.id == id && group.is_held());
+        self.queued.iter().filter(|queued| is_held(queued.2)).count()
     }
 
     pub(super) fn top(&self) -> Option<i8> {
-        self.top_in_turn().max(self.owed.first().map(|owed| owed.1))
-    }
-
-    fn top_in_turn(&self) -> Option<i8> {
-        self.levels.iter().find(|level| level.is_ready()).map(|level| level.priority)
-    }
-
-    fn serve(&mut self, id: u64, priority: i8) {
-        let level = self.level(priority);
-        level.passes.retain(|passes| passes.0 != id);
-        level.passes.push((id, 0));
-    }
-
-    /// The level for which a full group is owed a hand-out.
-    fn most_passed(&self, id: u64) -> Option<i8> {
-        let parked = || self.levels.iter().filter(|level| level.parked.contains(&id));
-        let highest = parked().next()?.priority;
-        let may_be = |level: &&Level| level.skipped.contains(&id) || level.priority == highest;
-        // Any of those that are equal.
-        let draw = |level: &Level| mix(self.rooms << 8 | u64::from(level_of(level.priority)));
-        let level = parked().filter(may_be).max_by_key(|level| (level.passes(id), draw(level)))?;
-        let enough = if level.skipped.contains(&id) { 1 } else { 2 };
-        (!self.rules.strict && level.passes(id) >= enough).then_some(level.priority)
+        self.levels.iter().find(|level| level.new.len() + level.old.len() > 0).map(|level| level.priority)
     }
 
     pub(super) fn handed_out(&self, id: u64) -> u64 {
@@ -227,15 +337,9 @@ impl Plain {
     }
 
     fn choose(&mut self) -> Option<i8> {
-        let top = self.top_in_turn()?;
-        let ready = |level: &&Level| level.is_ready();
-        let held = |level: &&Level| !level.parked.is_empty();
-        let names = |is: &dyn Fn(&&Level) -> bool| {
-            self.levels.iter().filter(is).map(|level| level.priority).collect::<Vec<i8>>()
-        };
-        let (ready, held) = (names(&ready), names(&held));
-        let is_only = ready.iter().chain(&held).all(|level| *level == top);
-        if self.rules.strict || is_only {
+        let ready: Vec<i8> = self.levels.iter().filter(|l| l.new.len() + l.old.len() > 0).map(|l| l.priority).collect();
+        let top = *ready.first()?;
+        if self.rules.strict || ready.len() == 1 {
             return Some(top);
         }
         self.since_lower += 1;
@@ -243,144 +347,112 @@ impl Plain {
             return Some(top);
         }
         self.since_lower = 0;
-        let next = |of: &[i8], last: i8| of.iter().copied().find(|level| *level < last).or(of.first().copied());
-        let (below, above): (Vec<i8>, Vec<i8>) = held.into_iter().partition(|level| *level < self.last_skipped);
-        let (mut most, mut skipped, mut left) = ((0, 0), None, 64);
-        for priority in below.into_iter().chain(above) {
-            let level = self.levels.iter().find(|level| level.priority == priority).unwrap();
-            let parked: Vec<u64> = level
-                .parked
-                .iter()
-                .copied()
-                .filter(|id| !level.skipped.contains(id) && level.passes(*id) > 0)
-                .take(left)
-                .collect();
-            for id in parked {
-                let passes = (level.passes(id), mix(self.rooms << 8 | left as u64));
-                if passes > most {
-                    (most, skipped) = (passes, Some((id, priority)));
-                }
-                left -= 1;
-            }
-            self.last_skipped = priority;
-            if left == 0 {
-                break;
-            }
-        }
-        if let Some((id, priority)) = skipped {
-            self.level(priority).skipped.push(id);
-        }
-        let Some(lower) = next(&ready[1..], self.last_lower) else { return Some(top) };
+        let lower = ready[1..].iter().copied().find(|level| *level < self.last_lower).unwrap_or(ready[1]);
         self.last_lower = lower;
         Some(lower)
     }
 
-    /// `served`: the level that has just given a key of the group.
-    fn seat_all(&mut self, id: u64, served: Option<i8>) {
-        let priorities: Vec<i8> = self.levels.iter().map(|level| level.priority).collect();
-        priorities.into_iter().for_each(|priority| self.seat(id, priority, served == Some(priority)));
+    /// The level of which a group gives a key, if that is its turn in this one.
+    fn own_turn(&mut self, id: u64, priority: i8) -> i8 {
+        let limits = self.group(id).limits;
+        let mut own: Vec<i8> = self.lanes.iter().filter(|lane| lane.id == id).map(|lane| lane.priority).collect();
+        own.retain(|priority| self.has_keys(id, *priority));
+        own.sort_by_key(|priority| -i16::from(*priority));
+        if self.rules.strict || own.len() < 2 || limits.max == u32::MAX && limits.rate.is_none() {
+            return priority;
+        }
+        let group = self.group(id);
+        group.since_lower += 1;
+        if group.since_lower >= 16 {
+            group.since_lower = 0;
+            group.last_lower = own[1..].iter().copied().find(|level| *level < group.last_lower).unwrap_or(own[1]);
+            return group.last_lower;
+        }
+        group.since_top = if priority == own[0] { 0 } else { group.since_top + 1 };
+        if group.since_top > 2 {
+            group.since_top = 0;
+            return own[0];
+        }
+        priority
     }
 
-    /// Puts a group where it belongs in a level.
-    fn seat(&mut self, id: u64, priority: i8, is_over: bool) {
-        let has_keys = self.queued.iter().any(|queued| (queued.1, queued.2) == (priority, id));
-        let (is_full, weight) = (self.is_full(id), self.group(id).weight);
-        let at = self.levels.iter().position(|level| level.priority == priority).unwrap();
-        let level = &mut self.levels[at];
-        let is_owed = self.owed.contains(&(id, priority));
-        let is_listed = is_owed || level.new.iter().chain(&level.old).any(|group| group.0 == id);
-        let idle = level.idle.iter().find(|group| group.0 == id).copied();
-        let is_parked = level.parked.contains(&id);
-        let was_new = level.new.iter().any(|group| group.0 == id);
-        let stays = match (has_keys, is_full) {
-            (false, _) => idle.is_some() || !is_listed && !is_parked,
-            (true, true) => is_parked,
-            (true, false) => is_listed && !is_over,
-        };
-        if stays {
-            return;
-        }
-        level.new.retain(|group| group.0 != id);
-        level.old.retain(|group| group.0 != id);
-        level.idle.retain(|group| group.0 != id);
-        level.parked.retain(|group| *group != id);
-        level.skipped.retain(|group| *group != id);
-        self.owed.retain(|owed| *owed != (id, priority));
-        let before = take(&mut level.due, |due| due.0 == id);
-        let (due, was_served, was_late) = before.map_or((None, false, false), |due| (Some(due.1), due.2, due.3));
-        let is_due = due.is_some_and(|due| level.turns >= due);
-        let ticket = take(&mut level.tickets, |group| group.0 == id).map(|group| group.1);
-        let mut new_due = level.turns + level.old.len() as u64;
-        if !has_keys {
-            level.idle.push((id, new_due));
-        } else if is_full {
-            level.parked.push(id);
-            new_due = due.filter(|_| !is_over).unwrap_or(new_due);
-            level.tickets.extend(ticket.filter(|_| was_new && !is_over).map(|ticket| (id, ticket)));
-        } else if let Some(ticket) = ticket.filter(|_| is_parked) {
-            let first = level.new.first().and_then(|first| level.ticket(first.0));
-            let comes_first = level.passed >= ticket || first.is_none_or(|first| ticket < first);
-            level.new.insert(if comes_first { 0 } else { level.new.len() }, (id, weight));
-            level.tickets.push((id, ticket));
-        } else if is_parked && is_due {
-            let at = if was_served || was_late { level.new.len() } else { 0 };
-            level.new.insert(at, (id, weight));
-            level.came += u64::from(was_served || was_late);
-            level.tickets.push((id, if was_served || was_late { level.came } else { level.passed }));
-        } else if is_over || is_parked || idle.is_some() && !is_due {
-            level.old.push((id, weight));
-            new_due = if is_parked { due.unwrap() } else { new_due + 1 };
-        } else {
-            level.new.push((id, weight));
-            level.came += 1;
-            level.tickets.push((id, level.came));
-        }
-        level.due.push((id, new_due, has_keys && is_full && is_over, !is_listed));
+    fn has_keys(&self, id: u64, priority: i8) -> bool {
+        self.queued.iter().any(|queued| (queued.1, queued.2) == (priority, id))
     }
 
-    fn tidy(&mut self, priority: i8) {
+    /// A group has keys in this level, and is not held back.
+    fn take_turns(&mut self, id: u64, priority: i8) {
+        let next = self.level(priority).round + 1;
+        let weight = self.group(id).limits.weight;
+        let lane = self.lane(id, priority);
+        if lane.round < next {
+            (lane.round, lane.credit) = (next, weight);
+        }
+        let is_new = lane.credit > 0;
+        let level = self.level(priority);
+        if is_new { level.new.push(id) } else { level.old.push(id) }
+    }
+
+    fn leave_turns(&mut self, id: u64) {
+        for level in &mut self.levels {
+            let listed = level.new.len() + level.old.len();
+            level.new.retain(|group| *group != id);
+            level.old.retain(|group| *group != id);
+            let priority = level.priority;
+            let has_keys = self.queued.iter().any(|queued| (queued.1, queued.2) == (priority, id));
+            if listed > level.new.len() + level.old.len() && !has_keys {
+                self.idle.push((id, priority));
+            }
+        }
+    }
+
+    fn rest_if_empty(&mut self, id: u64, priority: i8) {
+        if !self.has_keys(id, priority) {
+            let level = self.level(priority);
+            level.new.retain(|group| *group != id);
+            level.old.retain(|group| *group != id);
+            self.idle.push((id, priority));
+        }
+    }
+
+    fn tidy(&mut self) {
         for _ in 0..4 {
-            if self.levels.iter().map(|level| level.idle.len()).sum::<usize>() <= KEEP {
+            let waiting = self.lanes.len() - self.idle.len();
+            if self.idle.len() <= KEEP || !self.forget_first(self.idle.len() > KEEP + 2 * waiting) {
                 break;
             }
-            let others = |level: &Level| level.new.len() + level.old.len() + level.parked.len();
-            let level = self.level(priority);
-            let idle = level.idle.len();
-            let has_many = idle > KEEP && (level.turns >= level.idle[0].1 || idle > KEEP + 2 * others(level));
-            let is_quiet = |level: &Level| others(level) == 0 && !level.idle.is_empty();
-            let quiet = self.levels.iter().find(|level| is_quiet(level)).map(|level| level.priority);
-            let surplus = if has_many { Some(priority) } else { quiet };
-            let Some(priority) = surplus else { break };
-            let level = self.level(priority);
-            let (id, _) = level.idle.remove(0);
-            level.due.retain(|due| due.0 != id);
         }
         self.forget_unused();
+    }
+
+    fn forget_first(&mut self, are_many: bool) -> bool {
+        let (id, priority) = self.idle[0];
+        let is_quiet = !self.queued.iter().any(|queued| queued.1 == priority);
+        if are_many || is_quiet || self.lane(id, priority).round <= self.level(priority).round {
+            self.lanes.retain(|lane| (lane.id, lane.priority) != (id, priority));
+            self.idle.remove(0);
+            return true;
+        }
+        false
     }
 
     /// Groups that are idle and whose turns have come are forgotten.
     pub(super) fn shrink(&mut self) {
-        for level in &mut self.levels {
-            while level.idle.first().is_some_and(|idle| level.turns >= idle.1) {
-                let (id, _) = level.idle.remove(0);
-                level.due.retain(|due| due.0 != id);
-            }
-        }
+        while !self.idle.is_empty() && self.forget_first(false) {}
         self.forget_unused();
     }
 
-    /// A group is known as long as it has keys, or is in a list.
+    /// A group is known as long as it has keys or lanes, or has to be remembered.
     fn forget_unused(&mut self) {
-        let (levels, owed) = (&self.levels, &self.owed);
-        let is_listed = |id: u64| {
-            let in_level = |level: &Level| {
-                let listed = level.new.iter().chain(&level.old).any(|group| group.0 == id);
-                let listed = listed || owed.contains(&(id, level.priority));
-                listed || level.idle.iter().any(|group| group.0 == id) || level.parked.contains(&id)
-            };
-            levels.iter().any(in_level)
-        };
-        self.groups.retain(|group| group.keys > 0 || is_listed(group.id));
+        let (now, lanes) = (self.now, &self.lanes);
+        self.groups.retain_mut(|group| {
+            group.keys > 0
+                || lanes.iter().any(|lane| lane.id == group.id)
+                || group.is_kept
+                || group.paused_until.is_some()
+                || group.is_throttled
+                || group.lacks(now, true)
+        });
     }
 
     fn level(&mut self, priority: i8) -> &mut Level {
@@ -391,8 +463,7 @@ impl Plain {
         self.groups.iter_mut().find(|group| group.id == id).unwrap()
     }
 
-    fn is_full(&self, id: u64) -> bool {
-        let processing = self.groups.iter().find(|group| group.id == id).unwrap().processing;
-        self.rules.limit.is_some_and(|limit| processing >= limit)
+    fn lane(&mut self, id: u64, priority: i8) -> &mut Lane {
+        self.lanes.iter_mut().find(|lane| (lane.id, lane.priority) == (id, priority)).unwrap()
     }
 }

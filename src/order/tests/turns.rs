@@ -1,13 +1,13 @@
 //! Whose turn it is: what is promised of levels and groups.
 
 use super::Keys;
-use crate::order::AnyOrder;
+use crate::order::{AnyOrder, Shares};
 use std::collections::{HashMap, HashSet};
 
 /// Group B always has HIGH keys, C keys at 50, D (with `low_too`) LOW keys; G has keys at NORMAL and one LOW key, and one key at most is
 /// processing. The handler of G takes as long as `hold` hand-outs. Returns the hand-outs before the LOW key that were made while G had room.
 fn low_key_of_a_slow_group(hold: u32, low_too: bool) -> Option<u32> {
-    let mut keys = Keys::new(AnyOrder::groups(Some(1), false), 400);
+    let mut keys = Keys::with_groups(Some(1), false, 400);
     let priorities = [(0..50, 100), (50..100, 50), (100..150, 0), (150..200, -100), (200..201, -100)];
     for (group, (range, priority)) in priorities.into_iter().enumerate() {
         for key in range.filter(|_| group != 3 || low_too) {
@@ -41,8 +41,8 @@ fn a_low_key_of_a_slow_group_comes_while_its_group_has_room() {
     for hold in (0..130).chain([200, 333, 1000]) {
         for low_too in [false, true] {
             let waited = low_key_of_a_slow_group(hold, low_too);
-            // The level has every third of the turns of the lower ones. D came before.
-            let at_most = if low_too { 112 } else { 64 };
+            // One of 16 hand-outs of the group goes to its lower level, and its higher one has every third of the turns of the lower ones.
+            let at_most = 16 * 48 + 64;
             assert!(waited.is_some_and(|waited| waited <= at_most), "hold {hold}, {low_too}: {waited:?}");
         }
     }
@@ -53,7 +53,7 @@ fn a_low_key_of_a_slow_group_comes_while_its_group_has_room() {
 #[test]
 fn a_group_that_is_full_now_and_then_passes_no_other() {
     for limit in [1, 2] {
-        let mut keys = Keys::new(AnyOrder::groups(Some(limit), false), 10);
+        let mut keys = Keys::with_groups(Some(limit), false, 10);
         let priority = |key: u32| if key < 2 { -100 } else { 0 };
         for key in 0..2 + limit {
             keys.enter(key, u64::from(key.min(1)), 1);
@@ -80,7 +80,7 @@ fn a_group_that_is_full_now_and_then_passes_no_other() {
 #[test]
 fn lower_levels_take_turns() {
     for (strict, groups) in [(false, false), (true, false), (false, true), (true, true)] {
-        let order = if groups { AnyOrder::groups(None, strict) } else { AnyOrder::new(strict) };
+        let order = if groups { AnyOrder::groups(Shares::HandOuts, !strict, strict) } else { AnyOrder::new(strict) };
         let mut keys = Keys::new(order, 80);
         let priority = |key: u32| [100, 3, 0, -100][key as usize / 20];
         for key in 0..80 {
@@ -111,7 +111,7 @@ fn groups_that_are_full_at_times_take_turns() {
     let plans = (1..4).flat_map(|limit| (1..4).flat_map(move |weight| [2, 3, 5].map(|groups| (limit, weight, groups))));
     for (limit, weight, groups) in plans {
         for (held, one_by_one) in (0..limit).flat_map(|held| [(held, false), (held, true)]) {
-            let mut keys = Keys::new(AnyOrder::groups(Some(limit), false), groups * 20);
+            let mut keys = Keys::with_groups(Some(limit), false, groups * 20);
             for key in 0..groups * 20 {
                 keys.enter(key, u64::from(key / 20), weight);
                 if !one_by_one || key % 20 == 0 {
@@ -146,7 +146,7 @@ fn groups_that_are_full_at_times_take_turns() {
 #[test]
 fn groups_take_turns_by_their_weights() {
     const GROUPS: u32 = 40;
-    let mut keys = Keys::new(AnyOrder::groups(None, false), GROUPS * 10 + 1);
+    let mut keys = Keys::with_groups(None, false, GROUPS * 10 + 1);
     let weight = |group: u32| 1 + group % 3;
     for key in 0..GROUPS * 10 {
         keys.enter(key, u64::from(key % GROUPS), weight(key % GROUPS));
@@ -197,7 +197,7 @@ fn groups_take_turns_by_their_weights() {
 /// In each step a key may be handed out; its handler holds it for the number of steps in `holds`, by group. Returns the longest time
 /// between two hand-outs of each lane, in steps.
 fn longest_waits(limit: u32, lanes: &[(u64, i8)], holds: &[u32], steps: u32) -> Vec<u32> {
-    let mut keys = Keys::new(AnyOrder::groups(Some(limit), false), 2 * lanes.len() as u32);
+    let mut keys = Keys::with_groups(Some(limit), false, 2 * lanes.len() as u32);
     let (mut last, mut longest) = (vec![0; lanes.len()], vec![0; lanes.len()]);
     let mut busy: Vec<(u32, u32)> = Vec::new();
     for key in 0..2 * lanes.len() as u32 {
@@ -287,7 +287,7 @@ fn a_group_that_was_silent_for_long_is_new() {
     for (start, span) in [0, (1 << 31) - 9, (1 << 32) - 9].into_iter().flat_map(|start| SPANS.map(|span| (start, span)))
     {
         for is_full in [false, true] {
-            let mut keys = Keys::new(AnyOrder::groups(Some(2), false), 43);
+            let mut keys = Keys::with_groups(Some(2), false, 43);
             keys.order.skip_turns(0, start);
             for key in 0..40 {
                 keys.enter(key, u64::from(key) % 8, 1);
@@ -325,8 +325,8 @@ fn upcoming_keys_come_soon() {
     for (order, priority, groups) in [
         (AnyOrder::new(false), 0, 1),
         (AnyOrder::new(false), 100, 1),
-        (AnyOrder::groups(None, false), 0, 1),
-        (AnyOrder::groups(None, false), 0, 8),
+        (AnyOrder::groups(Shares::HandOuts, true, false), 0, 1),
+        (AnyOrder::groups(Shares::HandOuts, true, false), 0, 8),
     ] {
         let mut keys = Keys::new(order, 64);
         for key in 0..64 {

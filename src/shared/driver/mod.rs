@@ -90,7 +90,7 @@ impl<K> Shared<K> {
     pub(super) fn drive(this: &Arc<Self>, parker: &Parker) -> NextStep {
         let Some((mut hub, until)) = Self::step(this) else { return NextStep::Again };
         let wake_at = hub.getters.wake_at;
-        if this.is_shutting_down() && wake_at.is_none() && this.report_at() == NEVER {
+        if this.is_shutting_down() && until == NEVER && wake_at.is_none() && this.report_at() == NEVER {
             hub.driver = DriverState::Absent;
             return NextStep::End;
         }
@@ -180,7 +180,7 @@ impl<K> Shared<K> {
         }
         let hub = self.hub();
         let is_all = !has_more && hub.deadlines_told == told;
-        (is_all || self.is_shutting_down()).then_some((hub, until))
+        is_all.then_some((hub, until))
     }
 
     /// Adds keys of a shard whose delays have expired, in [`BATCHES`] batches at most. Returns the next deadline, or `None` if more keys

@@ -57,17 +57,16 @@ impl Run {
         let see = |view: &View<'_, Key>| (view.key().clone(), view.group(), view.is_queued(), view.is_processing());
         let Some(active) = self.see(Which::Active, see) else { return };
         let mut groups = BTreeMap::<u64, (u8, usize, usize)>::new();
-        for (key, (group, handed_out), is_queued, is_processing) in active {
+        for (key, group, is_queued, is_processing) in active {
             let number = self.plan.group_of(key.number());
-            if self.plan.groups.is_some() {
+            if let Some(group) = group {
                 let of_key = self.group(key.number());
-                assert_eq!((group.hash, group.weight), (of_key.hash, of_key.weight.max(1)));
+                assert_eq!((group.hash, group.limits), (of_key.hash, of_key.limits));
                 let [at_least, at_most] = self.handed.get(&number).copied().unwrap_or_default();
-                assert!((at_least..=at_most).contains(&handed_out), "{handed_out} hand-outs of group {number}");
-            } else {
-                assert_eq!(handed_out, 0);
+                assert!((at_least..=at_most).contains(&group.handed_out), "{group:?}: hand-outs of group {number}");
             }
-            let (_, queued, processing) = groups.entry(group.hash).or_insert((number, 0, 0));
+            assert_eq!(group.is_some(), self.plan.groups.is_some());
+            let (_, queued, processing) = groups.entry(group.map_or(0, |group| group.hash)).or_insert((number, 0, 0));
             *queued += usize::from(is_queued);
             *processing += usize::from(is_processing);
         }

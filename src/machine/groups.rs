@@ -1,0 +1,62 @@
+//! What changes while a queue with groups runs: their limits, and their pauses.
+//!
+//! A group that is [held back](crate::order) no longer owes a wake-up for each of its keys that may be handed out now. One that is released
+//! at a certain time owes [`Owed::DEADLINE`], if that is earlier than all others, and [`expire`](Machine::expire) releases it.
+
+use super::{EntryRef, Machine, Mode, Owed};
+use crate::order::{Bin, Group, Groups};
+
+impl<K> Machine<K> {
+    /// What a step owes that may have made [`until`](Self::until) earlier by what holds a group back.
+    #[inline]
+    pub(super) fn earlier(&mut self) -> Owed {
+        let is_earlier =
+            self.order.take_earlier() && self.order.held_until().is_some_and(|until| until <= self.until());
+        Owed::only_if(is_earlier, Owed::DEADLINE)
+    }
+
+    /// The processing of a key ends. Returns the number of keys of its group that may be handed out because of that.
+    #[inline]
+    pub(super) fn end_of_group(&mut self, entry: EntryRef<K>, now: u64) -> u32 {
+        let start = self.starts.as_ref().map(|starts| starts[entry.number()]);
+        self.order.ended(entry.group(), start.map_or(0, |start| now.saturating_sub(start)))
+    }
+
+    fn change(
+        &mut self,
+        mode: Mode,
+        change: impl FnOnce(&mut Groups<EntryRef<K>>, &mut Bin<EntryRef<K>>) -> u32,
+    ) -> Owed {
+        let ready = self.order.as_groups().map_or(0, |groups| change(groups, &mut self.bin));
+        mode.ready(ready).and(self.earlier()).and(self.garbage())
+    }
+
+    /// Sets the limits of a group, which stay until [`unset_group`](Self::unset_group).
+    pub(crate) fn set_group(&mut self, group: Group, mode: Mode) -> Owed {
+        self.change(mode, |groups, _| groups.set(group))
+    }
+
+    /// Ends what [`set_group`](Self::set_group) has begun. `group` has the limits that count from now on.
+    pub(crate) fn unset_group(&mut self, group: Group, mode: Mode) -> Owed {
+        self.change(mode, |groups, bin| groups.unset(group, bin))
+    }
+
+    /// Pauses a group until this time, or longer if it is paused for longer already.
+    pub(crate) fn pause_group(&mut self, hash: u64, until: u64, now: u64, mode: Mode) -> Owed {
+        self.change(mode, |groups, _| groups.pause(hash, until, now))
+    }
+
+    pub(crate) fn resume_group(&mut self, hash: u64, now: u64, mode: Mode) -> Owed {
+        self.change(mode, |groups, bin| groups.resume(hash, now, bin))
+    }
+
+    /// Releases groups whose time has come. Returns whether there may be more.
+    #[inline]
+    pub(super) fn release(&mut self, now: u64, budget: &mut usize, mode: Mode) -> (bool, Owed) {
+        if !mode.is_ordered || self.order.held_until().is_none_or(|until| until > now) {
+            return (false, Owed::NOTHING);
+        }
+        let ready = self.order.release(now, budget, &mut self.bin);
+        (self.order.held_until().is_some_and(|until| until <= now), mode.ready(ready).and(self.garbage()))
+    }
+}

@@ -1,0 +1,66 @@
+//! Turns that are paid in handler time ([`FairShare::WorkTime`](crate::FairShare)).
+//!
+//! ```text
+//!   a turn begins    balance += quantum * weight      credit = the keys that the balance pays for, as far as can be foreseen
+//!   a hand-out ends  balance -= its handler's time    (and the group may owe)
+//! ```
+//!
+//! This is deficit round robin (Shreedhar and Varghese, SIGCOMM 1995) with costs that are known afterwards. Until then each key that is
+//! processing is taken to cost what those of its group have cost on average, because otherwise a group could get all workers before its
+//! first handler has ended. A group whose balance is used up misses turns until it has paid, and one that pays less than was foreseen gets
+//! more.
+//!
+//! The *quantum* is the recent average of all handler times of the shard. So a turn is worth about one key, and a long handler costs its
+//! group many turns.
+
+use super::lanes::Lane;
+
+pub(super) struct Work {
+    quantum: u64,
+}
+
+/// A hand-out changes the quantum by this part of the difference.
+const SMOOTHING: i64 = 32;
+/// A group that always has keys may have this many turns ahead, and owe so many.
+const AHEAD: i64 = 16;
+const OWED: i64 = 1024;
+
+impl Work {
+    pub(super) fn new() -> Self {
+        Self { quantum: 0 }
+    }
+
+    fn quantum(&self, weight: u16) -> i64 {
+        self.quantum.max(1) as i64 * i64::from(weight)
+    }
+
+    /// What a key of this group has cost on average.
+    fn mean(&self, home: &Lane) -> i64 {
+        let ended = home.handed_out - u64::from(home.processing);
+        home.work.checked_div(ended).unwrap_or(self.quantum).clamp(1, i64::MAX as u64 >> 8) as i64
+    }
+
+    /// A turn begins, after this many that were missed and itself. Returns the number of keys that the group may hand out.
+    pub(super) fn begin_turn(&self, home: &mut Lane, weight: u16, turns: u64, must_give: bool) -> u32 {
+        let (quantum, mean) = (self.quantum(weight), self.mean(home));
+        let free = home.balance.saturating_sub(mean.saturating_mul(i64::from(home.processing)));
+        // A group that comes back has not saved up for more than one turn.
+        let most = if turns > 1 { quantum } else { AHEAD * (quantum + mean) };
+        let turns = turns.min(u64::from(u32::MAX)) as i64;
+        let granted = free.saturating_add(quantum.saturating_mul(turns)).min(most.max(free));
+        home.balance = home.balance.saturating_add(granted - free);
+        let keys = if granted > 0 { (granted as u64).div_ceil(mean as u64) } else { 0 };
+        keys.clamp(u64::from(must_give), u64::from(u32::MAX)) as u32
+    }
+
+    /// A handler of the group has taken this time.
+    pub(super) fn pay(&mut self, home: &mut Lane, weight: u16, nanos: u64) {
+        let cost = nanos.min(i64::MAX as u64 >> 8) as i64;
+        home.work = home.work.saturating_add(nanos);
+        home.balance = home.balance.saturating_sub(cost).max(-OWED * self.quantum(weight));
+        self.quantum = match self.quantum {
+            0 => cost as u64,
+            quantum => (quantum as i64 + (cost - quantum as i64) / SMOOTHING) as u64,
+        };
+    }
+}
