@@ -71,7 +71,7 @@ pub(crate) struct Groups<T> {
     pub(super) limits: LimitTable,
     pub(super) holds: Holds,
     /// `None`: a turn is worth as many keys as the group weighs.
-    work: Option<Work>,
+    pub(super) work: Option<Work>,
     is_strict: bool,
     len: usize,
     /// Queued keys of groups that are held back, which no pop may take.
@@ -103,7 +103,7 @@ impl<T: Copy> Groups<T> {
             rest: Rest::default(),
             limits: LimitTable::default(),
             holds: Holds::default(),
-            work: (shares == Shares::WorkTime).then(Work::new),
+            work: (shares == Shares::WorkTime).then(Work::default),
             is_strict,
             len: 0,
             blocked: 0,

@@ -18,6 +18,7 @@
 
 use super::lanes::{Lane, Seat};
 use super::list::List;
+use super::work::Work;
 use super::{Bin, Groups, visit};
 
 /// This number of idle lanes is kept in any case.
@@ -83,7 +84,10 @@ impl<T: Copy> Groups<T> {
     fn begin_old_turn(&mut self, number: u32, must_give: bool) {
         let index = usize::from(self.lanes[number].level);
         let round = self.levels[index].round.max(self.lanes[number].round);
-        self.levels[index].round = round;
+        if round > self.levels[index].round {
+            self.levels[index].round = round;
+            self.work.iter_mut().for_each(Work::begin_round);
+        }
         let credit = self.grant(number, 1, must_give);
         let lane = &mut self.lanes[number];
         (lane.round, lane.credit) = (round + 1, credit);

@@ -5,6 +5,7 @@ mod group_table;
 mod plain;
 mod stamps;
 mod turns;
+mod work;
 
 use super::{AnyOrder, Bin, Group, Limits, Place, Shares, level_of};
 use crate::rate_limiter::Rate;
@@ -96,9 +97,13 @@ impl Keys {
     }
 
     fn ended(&mut self, at: usize) -> (u32, u32) {
+        self.ended_after(at, 0)
+    }
+
+    fn ended_after(&mut self, at: usize, nanos: u64) -> (u32, u32) {
         let key = self.held.swap_remove(at);
         let (_, place) = self.known[key as usize].unwrap();
-        (key, self.order.ended(place.group, 0))
+        (key, self.order.ended(place.group, nanos))
     }
 }
 
