@@ -33,10 +33,18 @@ impl<K> Machine<K> {
     }
 
     /// The highest priority of a key that may be taken, and a time that is not after the push of the first key there. With groups it is the
-    /// time of the last few hand-outs, or of the push of the first key.
+    /// round of that level.
     #[inline(always)]
     pub(crate) fn front(&self, mode: Mode) -> Option<(i8, u64)> {
         self.order.front(mode.is_ordered)
+    }
+
+    /// Lets levels that had no groups with keys join the round in which other shards are: see [`AnyOrder::join`](crate::order::AnyOrder::join).
+    #[inline(always)]
+    pub(crate) fn join(&mut self, mode: Mode, front: impl Fn(i8) -> u64) {
+        if mode.is_ordered && self.order.wants_front() {
+            self.order.join(front);
+        }
     }
 
     /// What [`AnyOrder::levels`](crate::order::AnyOrder::levels) says, if this has changed.

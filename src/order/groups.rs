@@ -83,6 +83,8 @@ pub(crate) struct Groups<T> {
     pub(super) stamps: Stamps,
 }
 
+/// A bit of a front's stamp, which is set if no new group has keys there.
+pub(crate) const NO_NEW: u64 = 1 << 55;
 /// The highest level of a group that is held back now and then passes so many turns of lower levels.
 const PASSES: u8 = 2;
 /// Lanes of a list at which [`Groups::firsts`] looks.
@@ -449,7 +451,19 @@ impl<T: Copy> Groups<T> {
 
     #[inline]
     pub(super) fn front(&self) -> Option<(i8, u64)> {
-        Some((priority_of(self.rotation.ready.top()?), self.stamps.turn))
+        let top = self.rotation.ready.top()?;
+        let level = &self.levels[usize::from(top)];
+        let has_no_new = if level.new.is_empty() { NO_NEW } else { 0 };
+        Some((priority_of(top), has_no_new | level.time & (NO_NEW - 1)))
+    }
+
+    /// A level that had no groups with keys joins the round in which other shards are.
+    pub(super) fn join(&mut self, front: impl Fn(i8) -> u64) {
+        let joining = std::mem::take(&mut self.stamps.joining);
+        for level in joining.iter() {
+            let time = &mut self.levels[usize::from(level)].time;
+            *time = front(priority_of(level)).max(*time);
+        }
     }
 
     /// As the stamp of the oldest lower key, it has the time of the last few hand-outs.

@@ -16,6 +16,7 @@
 //! with its turn if it had not used it up, and otherwise waits as the last of the old lanes. So it wins nothing by being empty or held back
 //! for a moment: in each round it has one turn.
 
+use super::bits::Words;
 use super::lanes::{Lane, Seat};
 use super::list::List;
 use super::work::Work;
@@ -39,6 +40,8 @@ pub(super) struct Level {
     /// The number of queued keys.
     pub(super) len: u32,
     pub(super) round: u64,
+    /// The sum of the quanta of all rounds, by which shards compare theirs. Without handler time it is the number of rounds.
+    pub(super) time: u64,
     /// Hand-outs of new lanes since the last one of an old lane.
     since_old: u8,
 }
@@ -86,7 +89,7 @@ impl<T: Copy> Groups<T> {
         let round = self.levels[index].round.max(self.lanes[number].round);
         if round > self.levels[index].round {
             self.levels[index].round = round;
-            self.work.iter_mut().for_each(Work::begin_round);
+            self.levels[index].time += self.work.as_mut().map_or(1, Work::begin_round);
         }
         let credit = self.grant(number, 1, must_give);
         let lane = &mut self.lanes[number];
@@ -103,6 +106,9 @@ impl<T: Copy> Groups<T> {
             let credit = self.grant(number, missed, false);
             let lane = &mut self.lanes[number];
             (lane.round, lane.credit) = (next, credit);
+        }
+        if self.stamps.are_wanted && !self.levels[usize::from(self.lanes[number].level)].is_ready() {
+            self.stamps.joining.add(Words::of(self.lanes[number].level));
         }
         self.put(number, if self.lanes[number].credit > 0 { Seat::New } else { Seat::Old });
     }

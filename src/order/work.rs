@@ -31,8 +31,10 @@ const AHEAD: i64 = 16;
 const OWED: i64 = 1024;
 
 impl Work {
-    pub(super) fn begin_round(&mut self) {
+    /// Returns the new quantum, in some microseconds.
+    pub(super) fn begin_round(&mut self) -> u64 {
         self.quantum = self.average;
+        (self.quantum >> 10).max(1)
     }
 
     fn quantum(&self, weight: u16) -> i64 {

@@ -2,7 +2,7 @@
 
 use crate::key::{KeyHash, prefetch_bucket};
 use crate::machine::{Machine, Mode, NEVER};
-use crate::order::{NORMAL, Words, level_of, priority_of};
+use crate::order::{NO_NEW, NORMAL, Words, level_of, priority_of};
 use crate::sync::{AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering};
 use crossbeam_utils::CachePadded;
 use std::ops::Deref;
@@ -145,7 +145,7 @@ impl Front {
     }
 
     #[inline(always)]
-    fn rank_of(priority: i8) -> i8 {
+    pub(super) fn rank_of(priority: i8) -> i8 {
         -priority.max(-i8::MAX)
     }
 
@@ -157,8 +157,14 @@ impl Front {
 
     /// The time alone.
     #[inline]
-    pub(super) fn age(self) -> Self {
-        Self(self.0 & STAMP as i64)
+    /// The same for one that has new groups, as if it had none.
+    #[inline]
+    pub(super) fn of_old(self) -> Self {
+        Self(self.0 | NO_NEW as i64)
+    }
+
+    pub(super) fn stamp(self) -> u64 {
+        self.0 as u64 & STAMP
     }
 }
 
@@ -360,12 +366,12 @@ impl<K> Locked<K> {
     }
 
     /// A time before the push of the first key of a level. Unless that is the highest level here, it is that of the first key of any lower
-    /// level.
+    /// level, and with groups the time of the last few hand-outs of this shard.
     #[inline]
-    pub(super) fn age_of(&self, level: u8) -> u64 {
+    pub(super) fn age_of(&self, level: u8, has_groups: bool) -> u64 {
         let front = self.front();
-        if front.rank() == Front::rank_of(priority_of(level)) {
-            return front.age().0 as u64;
+        if !has_groups && front.rank() == Front::rank_of(priority_of(level)) {
+            return front.stamp();
         }
         self.published.lower.load(Ordering::Relaxed) & STAMP // Relaxed: see `publish_front`
     }

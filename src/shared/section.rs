@@ -377,6 +377,7 @@ impl<'s, K> Section<'s, K> {
             self.shared.tell_time(machine);
         }
         if let Some(stamp) = self.stamp {
+            machine.join(self.mode, |priority| self.shared.front_of(priority));
             self.held.locked.publish_front(machine, stamp, self.mode, self.takes);
         }
         self.held.locked.publish_len(machine, self.mode);

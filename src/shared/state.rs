@@ -1,7 +1,7 @@
 //! The state that all handles of one queue share, and what every call on it needs.
 
 use super::hub::{Flags, Hub, HubGuard};
-use super::locked::Locked;
+use super::locked::{Front, Locked};
 use super::settings::{Limiter, Settings};
 use crate::coop;
 #[cfg(feature = "lock-free")]
@@ -9,7 +9,7 @@ use crate::free::Free;
 use crate::key::KeyHash;
 use crate::machine::{Claimed, Machine, NEVER};
 use crate::observe::{Observer, RunCounters};
-use crate::order::AnyOrder;
+use crate::order::{AnyOrder, NO_NEW};
 use crate::panics::contained;
 use crate::random::SplitMix;
 use crate::sync::{Arc, AtomicU8, AtomicU64, Mutex, Ordering, counted_stamp, hasher, next_id, note_parallelism, stamp};
@@ -56,6 +56,8 @@ pub(crate) struct Shared<K> {
     pub(super) hub: CachePadded<Mutex<Hub>>,
     /// In a queue with several shards, when the lower levels have their next [turn](super::lower).
     pub(super) turn: CachePadded<AtomicU64>,
+    /// In a queue with groups and several shards, the first round of each rank that a getter has seen last.
+    fronts: Option<Box<[AtomicU64; 256]>>,
 }
 
 // A panic leaves no step half done: a call that unwinds drops at most items, whose keys are then done, and keys that were not added yet. A
@@ -91,6 +93,7 @@ impl<K: Hash + Eq> Shared<K> {
         if clock.is_given() {
             coop::begin_anew(); // what this thread did with other queues makes no difference (P27)
         }
+        let has_groups = order.group_of.is_some();
         let stamp: fn() -> u64 = if clock.is_given() { counted_stamp } else { stamp };
         let stamp = (shards > 1).then_some(stamp);
         stamp.into_iter().for_each(|stamp| _ = stamp()); // the first call takes long
@@ -120,6 +123,7 @@ impl<K: Hash + Eq> Shared<K> {
         #[cfg(not(feature = "lock-free"))]
         let (others_to_test, capacity) = (shards - 1, settings.capacity);
         let new_shard = |index| new_shard(index, capacity);
+        let fronts = (has_groups && shards > 1).then(|| Box::new([const { AtomicU64::new(0) }; 256]));
         Self {
             id: next_id(),
             others_to_test,
@@ -136,6 +140,7 @@ impl<K: Hash + Eq> Shared<K> {
             flags: AtomicU8::new(flags.0),
             hub: CachePadded::new(Mutex::new(Hub::default())),
             turn: CachePadded::default(),
+            fronts,
         }
     }
 
@@ -198,6 +203,29 @@ impl<K> Shared<K> {
     #[inline]
     pub(super) fn home(&self, claimed: &Claimed<K>) -> &Locked<K> {
         if self.is_single() { &self.first } else { self.at(claimed.hash().shard(self.shards())) }
+    }
+
+    /// The first round of this priority that a getter has seen last, in a queue with groups.
+    pub(super) fn front_of(&self, priority: i8) -> u64 {
+        let front = self.fronts.as_ref().map(|fronts| &fronts[usize::from(Front::rank_of(priority) as u8)]);
+        front.map_or(0, |front| front.load(Ordering::Relaxed)) // Relaxed: only the order of hand-outs depends on it
+    }
+
+    /// Notes the first front of all shards by their rounds, in a queue with groups.
+    pub(super) fn note_front(&self, front: Front) {
+        let Some(fronts) = &self.fronts else { return };
+        let noted = &fronts[usize::from(front.rank() as u8)];
+        // Relaxed: as above. It is written once in a round of all groups, or a few times more.
+        let time = front.stamp() & !NO_NEW;
+        if noted.load(Ordering::Relaxed) < time {
+            noted.store(time, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether keys have groups and shards, so that fronts are rounds.
+    #[inline]
+    pub(super) fn has_rounds(&self) -> bool {
+        self.fronts.is_some()
     }
 
     /// Whether a call has more to do after the lock, because there is an observer or the driver thread has to be started.
