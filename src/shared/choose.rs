@@ -128,9 +128,9 @@ impl<K> Shared<K> {
             // `passed`: the rank of the first shard that was passed by because its lock was held. `must_wait`: no other shard has such a
             // key, so the getter waits for each lock.
             let (mut passed, mut must_wait) = ((!busy.is_empty()).then(|| cursor.front.get().rank()), false);
-            // As in each shard, one of 16 turns goes to groups that have had turns before.
-            let new_first = cursor.since_old.get() < TURNS - 1;
-            cursor.since_old.set(if new_first { cursor.since_old.get() + 1 } else { 0 });
+            // As in each shard, one of 16 turns goes to groups that have had turns before, for as long as a stay lasts.
+            let turn = own.map_or(1, |own| self.at(own).handed_out() / u64::from(STAY_IN_ORDER));
+            let new_first = turn % u64::from(TURNS) > 0;
             for _ in 0..model_const(3, 2) * self.shards() {
                 let choice = self.oldest(&busy, own, new_first);
                 if let Some(left) = own.filter(|own| choice.as_ref().is_none_or(|choice| choice.shard != *own)) {

@@ -32,21 +32,13 @@ pub(super) struct Cursor {
     pub(super) added: Spot,
     /// The front of the shard where it stays, as it was when the thread chose the shard.
     pub(super) front: Cell<Front>,
-    /// Choices since the last one in which new groups did not come first.
-    pub(super) since_old: Cell<u8>,
     /// Whether it waits for the lock of that shard even while other shards have keys.
     pub(super) waits: Cell<bool>,
 }
 
 impl Cursor {
     pub(super) const fn new() -> Self {
-        Self {
-            stay: Spot::nowhere(),
-            added: Spot::nowhere(),
-            front: Cell::new(Front::LAST),
-            since_old: Cell::new(0),
-            waits: Cell::new(false),
-        }
+        Self { stay: Spot::nowhere(), added: Spot::nowhere(), front: Cell::new(Front::LAST), waits: Cell::new(false) }
     }
 }
 

@@ -71,7 +71,7 @@ impl<K> Default for Order<K> {
 
 impl<K> Order<K> {
     /// Whether keys have groups.
-    pub(super) fn has_groups(&self) -> bool {
+    pub(crate) fn has_groups(&self) -> bool {
         self.group_of.is_some()
     }
 

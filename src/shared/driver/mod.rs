@@ -90,6 +90,8 @@ impl<K> Shared<K> {
     pub(super) fn drive(this: &Arc<Self>, parker: &Parker) -> NextStep {
         let Some((mut hub, until)) = Self::step(this) else { return NextStep::Again };
         let wake_at = hub.getters.wake_at;
+        // After the shut-down, only groups that are held back have a time.
+        let until = if this.is_shutting_down() && !this.settings.order.has_groups() { NEVER } else { until };
         if this.is_shutting_down() && until == NEVER && wake_at.is_none() && this.report_at() == NEVER {
             hub.driver = DriverState::Absent;
             return NextStep::End;
