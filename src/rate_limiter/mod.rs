@@ -71,6 +71,7 @@ mod per_key;
 mod schedule;
 
 pub use bucket::{Bucket, Reservation, TryAcquireError};
+pub(crate) use bucket::{Rate, limit};
 pub(crate) use combine::default_backoff;
 pub use combine::{MaxOf, WithMaxWait, default_controller_rate_limiter};
 pub use deduping::DedupingBucket;
