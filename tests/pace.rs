@@ -1,4 +1,4 @@
-//! The pace: a limit of hand-outs of the whole queue. The plain queue of `reference/` has one, too, and judges each hand-out by it; here is
+//! The pace, a limit of hand-outs of the whole queue (P31). The plain queue of `reference/` has one, too, and judges each hand-out by it; here is
 //! what takes threads, real time or a driver thread.
 
 #[path = "support/tasks.rs"]

@@ -1,4 +1,4 @@
-//! The pace: a limit of the hand-outs of the whole queue.
+//! The pace: a limit of the hand-outs of the whole queue (P31).
 //!
 //! ```text
 //!  getter:  lock a shard ─ is a key ready? ─ spend a token ─ pop ─ unlock                      one word, for the getters of all shards
