@@ -109,7 +109,9 @@ impl<K> Shared<K> {
     /// A section in which any verb may be called.
     #[inline]
     pub(super) fn section<'s>(&'s self, held: Held<'s, K>) -> Section<'s, K> {
-        Section { pace: self.pace.as_deref(), ..self.section_in(held, self.mode()) }
+        let mut section = self.section_in(held, self.mode());
+        section.pace = self.pace.as_deref();
+        section
     }
 
     /// The same in a mode that the caller has read, for other verbs than `get` if the queue has a pace.

@@ -144,6 +144,8 @@ impl<K> Shared<K> {
     }
 
     /// Wakes a getter for each token that has come.
+    #[cold]
+    #[inline(never)]
     fn wake_for_tokens(&self) {
         let Some(pace) = &self.pace else { return };
         let (mut hub, is_manual) = (self.hub(), self.settings.driver == Driver::Manual);
