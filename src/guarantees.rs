@@ -66,6 +66,9 @@
 //!   With the real clock getters queue expired keys, too, so that these need not wait until the driver gets a core.
 //! * **P12** A shut-down cuts delays off and loses none: the queue counts them, [`delayed_keys`] lists them, and [`take_delayed`] returns
 //!   them.
+//! * **P31** *Pace.* With a [pace](crate::WorkQueueBuilder::pace), all getters together get at most `burst + rate * span` keys over any span,
+//!   by the times at which they read the clock, with any number of shards. A token goes with a key, so that a getter that gives up has
+//!   spent none. Only [`stop`] and calls that take keys out do not wait for tokens.
 //!
 //! # Shut-down
 //!
@@ -81,8 +84,9 @@
 //! * **P15** The queue frees its memory after a burst, and drops a key at once when nothing needs it. A limiter can bound the memory for
 //!   keys that are never forgotten.
 //! * **P16** *An idle queue runs nothing.* The queue's only thread starts with the first delay, the first task that passes by a busy shard
-//!   (P21), or the first add if the observer has an [interval](crate::observe::Observer::interval). The thread sleeps until a delay, such a
-//!   task or a report is due, and the reports end when no key is queued, processing or delayed.
+//!   (P21), the first getter that waits for a token (P31), or the first add if the observer has an
+//!   [interval](crate::observe::Observer::interval). The thread sleeps until a delay, such a task or a report is due, and the reports end
+//!   when no key is queued, processing or delayed.
 //! * **P17** *Your code runs without a lock*: keys, wakers, observers, limiters, hooks and predicates. The exceptions are the function of
 //!   [`Clock::from_fn`](crate::Clock::from_fn), a key's `Eq` and `Equivalent`, and its `Clone` in [`take_delayed`], [`take_where`],
 //!   [`stop`], [`processing_keys`], [`delayed_keys`] and [`groups`].

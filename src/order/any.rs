@@ -243,6 +243,14 @@ impl<T: Copy> AnyOrder<T> {
         each!([&] self, order => order.age(place))
     }
 
+    /// Whether a [`pop_level`](Self::pop_level) returns a key.
+    pub(crate) fn is_ready(&self, level: u8) -> bool {
+        match &self.other {
+            Other::Groups(groups) => groups.rotation.ready.has(level),
+            _ => self.level_len(super::priority_of(level)) > 0,
+        }
+    }
+
     pub(crate) fn level_len(&self, priority: i8) -> usize {
         each!([&] self, order => order.level_len(priority))
     }

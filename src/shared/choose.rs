@@ -103,6 +103,9 @@ impl<K> Shared<K> {
     /// Takes a key from the shard with which this thread stays, or from the one that it chooses.
     #[inline(never)]
     pub(super) fn choose(&self) -> Option<Taken<K>> {
+        if self.flags().has(Flags::PACED) && self.tokens() == 0 {
+            return None;
+        }
         let mut busy = Busy::default();
         with_cursor(|cursor| {
             let stay = if self.flags().has(Flags::ORDERED) { STAY_IN_ORDER } else { STAY };
@@ -165,6 +168,9 @@ impl<K> Shared<K> {
                 }
                 if !joins {
                     locked.set_stay(None);
+                }
+                if self.tokens() == 0 {
+                    return None;
                 }
                 own = None;
             }

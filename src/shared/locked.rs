@@ -155,14 +155,14 @@ impl Front {
         (self.0 >> 56) as i8
     }
 
-    /// The time alone.
-    #[inline]
     /// The same for one that has new groups, as if it had none.
     #[inline]
     pub(super) fn of_old(self) -> Self {
         Self(self.0 | NO_NEW as i64)
     }
 
+    /// The time alone, or the round.
+    #[inline]
     pub(super) fn stamp(self) -> u64 {
         self.0 as u64 & STAMP
     }

@@ -87,7 +87,15 @@ impl<K> Shared<K> {
                 continue;
             }
             let next = Turn { since: turn.since + u64::from(TURNS), last: level };
-            return if moves_to(next) { self.take(held, Some(level)) } else { None };
+            if !moves_to(next) {
+                return None;
+            }
+            let taken = self.take(held, Some(level));
+            if taken.is_none() {
+                // There is no token, so the turn stays due, unless another getter has gone on.
+                let _ = self.turn.compare_exchange(next.word(), word, Ordering::Relaxed, Ordering::Relaxed);
+            }
+            return taken;
         }
     }
 }

@@ -36,7 +36,7 @@
 //!   section                           | a critical section of a shard
 //!   state                             | `Shared`: all of this, and what each call needs of it
 //!   locked                            | a shard: its lock, and what is read without it
-//!   settings   cursor                 | what a builder says; where a thread takes its keys
+//!   settings   cursor   pace          | what a builder says; where a thread takes its keys; a limit of hand-outs
 //!   hub   getters   waiters   states  | the flags, the lists of those that wait, the states of the driver
 //! ```
 //!
@@ -74,6 +74,7 @@ mod hub;
 mod life_cycle;
 mod locked;
 mod lower;
+mod pace;
 mod reports;
 mod section;
 mod settings;

@@ -15,6 +15,7 @@
 use super::Shared;
 use super::hub::Flags;
 use super::locked::{Held, Locked};
+use super::pace::Pace;
 use crate::Added;
 use crate::key::KeyHash;
 use crate::machine::{Cancelled, Claimed, End, Ended, Expired, How, Machine, Mode, Owed, Seen, TakenOut};
@@ -59,6 +60,8 @@ pub(super) struct Section<'s, K> {
     pub(super) mode: Mode,
     /// What gives the first key a time, in a queue with several shards.
     stamp: Option<fn() -> u64>,
+    /// What each hand-out spends a token of. `None` in the modes of hot calls.
+    pub(super) pace: Option<&'s Pace>,
     owed: Owed,
     /// Whether what is published may have changed.
     has_changed: bool,
@@ -106,10 +109,12 @@ impl<K> Shared<K> {
     /// A section in which any verb may be called.
     #[inline]
     pub(super) fn section<'s>(&'s self, held: Held<'s, K>) -> Section<'s, K> {
-        self.section_in(held, self.mode())
+        let mut section = self.section_in(held, self.mode());
+        section.pace = self.pace.as_deref();
+        section
     }
 
-    /// The same in a mode that the caller has read.
+    /// The same in a mode that the caller has read, for other verbs than `get` if the queue has a pace.
     #[inline(always)]
     pub(super) fn section_in<'s>(&'s self, held: Held<'s, K>, mode: Mode) -> Section<'s, K> {
         Section { mode, ..self.plain_section(held, self.stamp) }
@@ -119,7 +124,8 @@ impl<K> Shared<K> {
     #[inline(always)]
     pub(super) fn plain_section<'s>(&'s self, held: Held<'s, K>, stamp: Option<fn() -> u64>) -> Section<'s, K> {
         let (mode, owed) = (Mode::PLAIN, Owed::NOTHING);
-        Section { shared: self, held, mode, stamp, owed, has_changed: false, takes: false, must_end: MustEnd }
+        let (pace, must_end) = (None, MustEnd);
+        Section { shared: self, held, mode, stamp, pace, owed, has_changed: false, takes: false, must_end }
     }
 
     /// Reads the clock for a key that became dirty.
@@ -149,13 +155,14 @@ impl<K> Shared<K> {
         if owed.has(Owed::READY) && flags.has(Flags::GETTERS) {
             let queued = locked.len() * self.shards();
             let mut hub = self.hub();
-            (0..owed.ready()).map_while(|_| hub.getters.next(queued)).for_each(|getter| wakes.push(getter));
+            let wanted = if hub.is_paced_by_driver() { 0 } else { owed.ready() };
+            (0..wanted).map_while(|_| hub.getters.next(queued)).for_each(|getter| wakes.push(getter));
         }
         if owed.has(Owed::DRAINED) && flags.has(Flags::DRAINERS) {
             wakes.append(self.hub().life_cycle.work_ended(locked.index));
         }
-        // Getters that have waited for keys of full groups. A queue with a limit has one shard.
-        if owed.has(Owed::OVER) && flags.has(Flags::LIMITED) {
+        // Getters that have waited for keys of full groups, or for tokens. Those of several shards look at the others again.
+        if owed.has(Owed::OVER) && flags.has(Flags::HELD_BACK) {
             wakes.append(self.hub().getters.take_all());
         }
         if calls_driver {
@@ -265,6 +272,17 @@ impl<'s, K> Section<'s, K> {
         }
         self.takes = true;
         claimed
+    }
+
+    /// Spends the token of the hand-out that the caller is about to make. Returns `false` if there is a key, but no token for it.
+    #[inline(always)]
+    pub(super) fn spend_token(&self, level: Option<u8>) -> bool {
+        let Some(pace) = self.pace else { return true };
+        let has_key = match level {
+            Some(level) => self.order().is_ready(level),
+            None => self.ready(self.mode) > 0,
+        };
+        !has_key || pace.spend(self.shared.settings.clock.now())
     }
 
     /// The next key, or that of a level.

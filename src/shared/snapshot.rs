@@ -161,6 +161,11 @@ impl<K> Shared<K> {
 
     fn add_hub(&self, stats: &mut Stats) {
         stats.shutting_down = self.is_shutting_down();
+        if let Some(pace) = &self.pace {
+            let now = self.settings.clock.now();
+            let tokens = pace.tokens(now);
+            stats.paced_for = (tokens.count == 0).then(|| time_left(tokens.more_at, now));
+        }
         if let Limiter::External(limiter) = &self.settings.limiter {
             stats.failing += limiter.failing(); // not under the lock (P17)
         }

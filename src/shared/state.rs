@@ -2,6 +2,7 @@
 
 use super::hub::{Flags, Hub, HubGuard};
 use super::locked::{Front, Locked};
+use super::pace::Pace;
 use super::settings::{Limiter, Settings};
 use crate::coop;
 #[cfg(feature = "lock-free")]
@@ -12,7 +13,9 @@ use crate::observe::{Observer, RunCounters};
 use crate::order::{AnyOrder, NO_NEW};
 use crate::panics::contained;
 use crate::random::SplitMix;
-use crate::sync::{Arc, AtomicU8, AtomicU64, Mutex, Ordering, counted_stamp, hasher, next_id, note_parallelism, stamp};
+use crate::sync::{
+    Arc, AtomicU16, AtomicU64, Mutex, Ordering, counted_stamp, hasher, next_id, note_parallelism, stamp,
+};
 use crate::time::nanos;
 use ahash::RandomState;
 use crossbeam_utils::CachePadded;
@@ -45,7 +48,7 @@ pub(crate) struct Shared<K> {
     /// In a queue with several shards, what gives the keys at their fronts a time.
     pub(super) stamp: Option<fn() -> u64>,
     /// [`Flags`]: written under the hub's lock.
-    flags: AtomicU8,
+    flags: AtomicU16,
     /// 0 if there is one shard and no other engine.
     others_to_test: usize,
     #[cfg(feature = "lock-free")]
@@ -58,6 +61,7 @@ pub(crate) struct Shared<K> {
     pub(super) turn: CachePadded<AtomicU64>,
     /// In a queue with groups and several shards, the first round of each rank that a getter has seen last.
     fronts: Option<Box<[AtomicU64; 256]>>,
+    pub(super) pace: Option<Box<Pace>>,
 }
 
 // A panic leaves no step half done: a call that unwinds drops at most items, whose keys are then done, and keys that were not added yet. A
@@ -77,11 +81,13 @@ impl<K: Hash + Eq> Shared<K> {
         #[cfg(feature = "lock-free")]
         let shards = if settings.lock_free { &1 } else { shards }; // that engine has lines instead
         let (shards, interval) = (*shards, observer.as_ref().and_then(|observer| observer.interval()));
+        let pace = settings.pace.and_then(|(rate, burst)| Pace::new(rate, burst)).map(Box::new);
         let flags = [
             (settings.measure || observer.is_some(), Flags::MEASURED),
             (observer.is_some(), Flags::OBSERVED),
             (order.group_of.is_some(), Flags::ORDERED),
             (order.limit.is_some(), Flags::LIMITED),
+            (pace.is_some(), Flags::PACED),
         ];
         let flags = Flags(flags.into_iter().map(|(is_set, flag)| if is_set { flag.0 } else { 0 }).sum());
         #[cfg(feature = "lock-free")]
@@ -137,10 +143,11 @@ impl<K: Hash + Eq> Shared<K> {
             start,
             hasher,
             stamp,
-            flags: AtomicU8::new(flags.0),
+            flags: AtomicU16::new(flags.0),
             hub: CachePadded::new(Mutex::new(Hub::default())),
             turn: CachePadded::default(),
             fronts,
+            pace,
         }
     }
 
@@ -280,6 +287,12 @@ impl<K> Shared<K> {
     pub(crate) fn len(&self) -> usize {
         if_free!(self, free => free.len());
         if self.flags().has(Flags::LIMITED) { self.all().map(Locked::total).sum() } else { self.ready() }
+    }
+
+    /// The number of tokens of the [pace](super::pace) that are there.
+    #[cold]
+    pub(super) fn tokens(&self) -> usize {
+        self.pace.as_ref().map_or(usize::MAX, |pace| pace.tokens(self.settings.clock.now()).count)
     }
 
     /// Locks the hub.

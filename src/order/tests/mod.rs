@@ -8,7 +8,7 @@ mod turns;
 mod work;
 
 use super::{AnyOrder, Bin, Group, Limits, Place, Shares, level_of};
-use crate::rate_limiter::Rate;
+use crate::rate_limiter::limit;
 use fastrand::Rng;
 use plain::{Plain, Rules};
 
@@ -48,7 +48,7 @@ impl Keys {
     }
 
     fn group(&self, group: u64, limits: plain::Limits) -> Group {
-        let rate = limits.rate.map(|(token, burst)| Rate::per_second(1e9 / token as f64, burst as u32).unwrap());
+        let rate = limits.rate.map(|(token, burst)| limit(1e9 / token as f64, burst as u32).unwrap());
         let limits = Limits { weight: limits.weight as u16, max_processing: limits.max, rate };
         Group { hash: hash(group), limits, now: self.now }
     }
