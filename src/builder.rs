@@ -566,8 +566,6 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueueBuilder<K> {
             "it needs `fair_by`"
         } else if limit == 0 {
             "no key would be handed out"
-        } else if self.settings.shards > 1 {
-            "a queue with several shards cannot keep it exactly"
         } else {
             // A limit above 2^32 keys is none, because a queue has fewer.
             self.settings.order.limit = u32::try_from(limit).ok().filter(|limit| *limit < u32::MAX);

@@ -54,7 +54,6 @@ fn bad_settings_are_errors() {
     assert!(error(plain().group_weight(|_| 1)).contains("group_weight"));
     assert!(error(plain().max_processing_per_group(1)).contains("fair_by"));
     assert!(error(fair().max_processing_per_group(0)).contains("no key"));
-    assert!(error(fair().max_processing_per_group(1).shards(2)).contains("shards"));
     let message = catch_unwind(|| drop(fair().max_processing_per_group(0).build())).unwrap_err();
     assert!(message.downcast_ref::<String>().unwrap().contains("max_processing_per_group"));
     assert!(fair().max_processing_per_group(usize::MAX).group_weight(|_| 0).try_build().is_ok());

@@ -86,6 +86,8 @@ pub(crate) struct Machine<K> {
     retired: Vec<RetiredSlots<K>>,
     /// Keys that an expiry has forgotten, for the caller to drop.
     gone: Vec<K>,
+    /// The hashes of keys that were forgotten, if the caller wants them, until it takes them.
+    forgotten: Option<Vec<KeyHash>>,
     /// For `done`, whose mode does not say whether the queue is open.
     is_shut_down: bool,
     pub(crate) counts: Counts,
@@ -132,6 +134,7 @@ impl<K> Machine<K> {
             bin: Bin::new(),
             retired: Vec::new(),
             gone: Vec::new(),
+            forgotten: None,
             is_shut_down: false,
             counts: Counts::default(),
         }
@@ -210,7 +213,10 @@ impl<K> Machine<K> {
     fn forget(&mut self, entry: EntryRef<K>, mode: Mode) -> (K, Owed) {
         let mut owed = Owed::NOTHING;
         if mode.is_ordered {
-            self.order.leave_group(entry.group(), &mut self.bin);
+            if self.order.has_groups() {
+                self.order.leave_group(entry.group(), &mut self.bin);
+                self.forgotten.iter_mut().for_each(|forgotten| forgotten.push(entry.hash()));
+            }
             owed = Owed::only_if(!self.bin.is_empty(), Owed::GARBAGE);
         }
         let key = self.keys.remove(entry);

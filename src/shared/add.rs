@@ -1,6 +1,7 @@
 //! Adds: `add` and `add_with`, and what all kinds of adds share.
 
 use super::Shared;
+use super::directory::{Claim, Directory};
 use super::hub::Flags;
 use super::locked::{Held, Locked};
 use super::section::in_mode;
@@ -23,6 +24,16 @@ pub(crate) enum Wakeups {
     Later,
 }
 
+/// Where an add finds its key or inserts it, in a queue with groups and several shards.
+struct Place<'s, K> {
+    /// First, so that it is dropped first.
+    held: Held<'s, K>,
+    hash: KeyHash,
+    group: Group,
+    /// If the key is not known.
+    claim: Option<Claim<'s>>,
+}
+
 /// The priority of an add without a delay, and what it does to a delay that the key has.
 type Now = (i8, DelayConflict);
 /// As `add` adds.
@@ -37,12 +48,12 @@ impl<K: Hash + Eq> Shared<K> {
         if this.is_single() {
             Self::add_to(this, &this.first, key, hash, wakeups, None)
         } else {
-            Self::add_to_one_of_many(this, key, hash, wakeups)
+            (this.add_to_one_of_many)(this, key, hash, wakeups)
         }
     }
 
     #[inline(never)]
-    fn add_to_one_of_many(this: &Arc<Self>, key: K, hash: KeyHash, wakeups: Wakeups) -> Added {
+    pub(super) fn add_to_one_of_many(this: &Arc<Self>, key: K, hash: KeyHash, wakeups: Wakeups) -> Added {
         if_free!(this, free => Self::free_add(this, free, key, hash, wakeups == Wakeups::Now));
         Self::add_to_chosen(this, key, hash, wakeups)
     }
@@ -121,10 +132,14 @@ impl<K: Hash + Eq> Shared<K> {
     #[inline(never)]
     fn add_now(this: &Arc<Self>, key: K, options: AddOptions) -> Added {
         let hash = this.hash(&key);
-        let locked = this.shard_of(hash);
         if options.has_level() {
             this.expect_levels();
         }
+        if let Some(directory) = &this.directory {
+            let place = this.place(directory, &key, hash);
+            return Self::add_at(this, key, place, this.how(&options), Wakeups::Now);
+        }
+        let locked = this.shard_of(hash);
         Self::add_special(this, locked.lock(), key, hash, (options.level(), options.conflict), Wakeups::Now)
     }
 
@@ -140,6 +155,10 @@ impl<K: Hash + Eq> Shared<K> {
         }
         let mut hand; // as in `add_special`
         let (how, mut group) = (this.how(&options), Group::default());
+        if let Some(directory) = &this.directory {
+            let place = this.place(directory, &key, hash);
+            return Self::add_at(this, key, place, how, Wakeups::Now);
+        }
         let mut held = locked.lock();
         locked.publish_buckets(&held);
         if this.settings.order.has_groups() {
@@ -157,7 +176,63 @@ impl<K: Hash + Eq> Shared<K> {
         added
     }
 
-    /// In a queue with groups, asks for the group of a key that is new, and unlocks the shard for that (P17).
+    /// `add` in a queue with groups and several shards.
+    #[inline(never)]
+    pub(super) fn add_to_its_group(this: &Arc<Self>, key: K, hash: KeyHash, wakeups: Wakeups) -> Added {
+        let directory = this.directory.as_ref().expect("there are groups and several shards");
+        let place = this.place(directory, &key, hash);
+        this.note_add(place.held.locked);
+        Self::add_at(this, key, place, How::NOW, wakeups)
+    }
+
+    /// An add, however it is made, in a queue with groups and several shards. If code panics, the claim is given back, after the shard.
+    fn add_at(this: &Arc<Self>, key: K, place: Place<'_, K>, how: How<'_>, wakeups: Wakeups) -> Added {
+        let mut hand; // as in `add_special`
+        let Place { held, hash, group, claim } = place;
+        hand = Some(key);
+        in_mode!(this, held, section, has_extras => {
+            section.mode.is_awaited &= wakeups == Wakeups::Now;
+            let added = section.add(&mut hand, hash, group, how);
+            if hand.is_none() {
+                claim.into_iter().for_each(Claim::is_inserted);
+            }
+            section.end();
+            if has_extras {
+                Self::after_add(this, added);
+            }
+            added
+        })
+    }
+
+    /// The place of a key: where it is known, or else in the shard of its group, with a claim. `own` is the key's own hash.
+    fn place<'s>(&'s self, directory: &'s Directory, key: &K, own: KeyHash) -> Place<'s, K> {
+        // Asked before the lock (P17), and also for a key that is known, because only its group says where it probably is.
+        let is_open = !self.is_shutting_down();
+        let group = if is_open { self.settings.order.ask(key, &self.hasher) } else { Group::default() };
+        let index = self.shard_of_group(group);
+        let hash = own.in_shard(index);
+        let mut looked = None;
+        loop {
+            let held = self.at(index).lock();
+            if held.is_known(key, hash) {
+                return Place { held, hash, group, claim: None };
+            }
+            let others = match directory.claim(hash, looked) {
+                Ok(claim) => return Place { held, hash, group, claim: Some(claim) },
+                Err(others) => others,
+            };
+            drop(held);
+            for index in others {
+                let (held, hash) = (self.at(index).lock(), own.in_shard(index));
+                if held.is_known(key, hash) {
+                    return Place { held, hash, group, claim: None };
+                }
+            }
+            looked = Some(others);
+        }
+    }
+
+    /// In a queue with groups and one shard, asks for the group of a key that is new, and unlocks the shard for that (P17).
     fn group_of_new<'s>(&self, key: &K, hash: KeyHash, held: Held<'s, K>) -> (Group, Held<'s, K>) {
         if self.is_shutting_down() || held.is_known(key, hash) {
             return (Group::default(), held);

@@ -20,12 +20,18 @@ impl<K: Hash + Eq> Shared<K> {
             }
             cancelled != Cancelled::Nothing
         });
-        let held = self.shard_of(hash).lock();
-        let cancelled = in_mode!(self, held, section, _extras => {
-            let cancelled = section.cancel(&mut hand, key, hash);
-            section.end();
-            cancelled
-        });
+        let mut cancelled = Cancelled::Nothing;
+        for (locked, hash) in self.shards_of(hash) {
+            let held = locked.lock();
+            cancelled = in_mode!(self, held, section, _extras => {
+                let cancelled = section.cancel(&mut hand, key, hash);
+                section.end();
+                cancelled
+            });
+            if cancelled != Cancelled::Nothing {
+                break;
+            }
+        }
         if let Cancelled::Added(added) = cancelled {
             self.tell(|observer| observer.added(added));
         }
@@ -37,11 +43,14 @@ impl<K: Hash + Eq> Shared<K> {
     pub(crate) fn remove<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> bool {
         let (hash, mut hand) = (self.hash(key), None);
         if_free!(self, free => self.free_remove(free, key, hash));
-        let held = self.shard_of(hash).lock();
-        let mut section = self.section(held);
-        let removed = section.remove(&mut hand, key, hash);
-        section.end();
-        removed
+        self.shards_of(hash).any(|(locked, hash)| {
+            let held = locked.lock();
+            let mut section = self.section(held);
+            let removed = section.remove(&mut hand, key, hash);
+            section.end();
+            removed
+        })
+        // A key that has left the queue is dropped here.
     }
 }
 

@@ -37,10 +37,15 @@ impl<K: Hash + Eq> Shared<K> {
             self.free_forget(free, key, hash);
             None
         });
-        let held = self.shard_of(hash).lock();
-        let mut section = self.section(held);
-        section.forget_failures(&mut hand, key, hash);
-        section.end();
+        for (locked, hash) in self.shards_of(hash) {
+            let held = locked.lock();
+            let mut section = self.section(held);
+            section.forget_failures(&mut hand, key, hash);
+            section.end();
+            if hand.is_some() {
+                break;
+            }
+        }
         hand
     }
 
@@ -55,7 +60,8 @@ impl<K: Hash + Eq> Shared<K> {
         };
         let hash = self.hash(key);
         if_free!(self, free => external.saturating_add(self.free_failures(free, key, hash) as usize));
-        external.saturating_add(self.shard_of(hash).lock().failures(key, hash) as usize)
+        let inline = self.shards_of(hash).map(|(locked, hash)| locked.lock().failures(key, hash)).max();
+        external.saturating_add(inline.unwrap_or(0) as usize)
     }
 }
 

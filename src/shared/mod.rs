@@ -36,7 +36,7 @@
 //!   section                           | a critical section of a shard
 //!   state                             | `Shared`: all of this, and what each call needs of it
 //!   locked                            | a shard: its lock, and what is read without it
-//!   settings   cursor                 | what a builder says; where a thread takes its keys
+//!   settings   cursor   directory     | what a builder says; where a thread takes its keys; where keys with groups are
 //!   hub   getters   waiters   states  | the flags, the lists of those that wait, the states of the driver
 //! ```
 //!
@@ -55,6 +55,7 @@ mod add_all;
 mod choose;
 mod cursor;
 mod delays;
+mod directory;
 mod dirty;
 mod done;
 mod drain;

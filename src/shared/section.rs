@@ -154,9 +154,12 @@ impl<K> Shared<K> {
         if owed.has(Owed::DRAINED) && flags.has(Flags::DRAINERS) {
             wakes.append(self.hub().life_cycle.work_ended(locked.index));
         }
-        // Getters that have waited for keys of full groups. A queue with a limit has one shard.
+        // Getters that have waited for keys of full groups. The hub's lock orders this look with that of a call that ends another shard.
         if owed.has(Owed::OVER) && flags.has(Flags::LIMITED) {
-            wakes.append(self.hub().getters.take_all());
+            let mut hub = self.hub();
+            if self.len() == 0 {
+                wakes.append(hub.getters.take_all());
+            }
         }
         if calls_driver {
             let mut hub = self.hub();
@@ -290,7 +293,7 @@ impl<'s, K> Section<'s, K> {
 
     pub(super) fn forget_failures<Q: Equivalent<K> + ?Sized>(&mut self, hand: &mut Option<K>, key: &Q, hash: KeyHash) {
         let owed = self.held.machine.forget_failures(hand, key, hash, self.mode);
-        self.note(((), owed));
+        self.note_taken(((), owed)); // the key may be forgotten
     }
 
     pub(super) fn take_out(&mut self, hand: &mut Option<K>, seen: Seen) -> TakenOut {
@@ -369,7 +372,11 @@ impl<'s, K> Section<'s, K> {
         if let Some(stamp) = self.stamp {
             self.held.locked.publish_front(machine, stamp, self.mode, self.takes);
         }
-        self.held.locked.publish_len(machine, self.mode);
+        if self.held.locked.publish_len(machine, self.mode) {
+            if let Some(directory) = &self.shared.directory {
+                machine.take_forgotten().for_each(|hash| directory.forget(hash));
+            }
+        }
     }
 }
 

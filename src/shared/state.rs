@@ -1,15 +1,18 @@
 //! The state that all handles of one queue share, and what every call on it needs.
 
+use super::add::Wakeups;
+use super::directory::Directory;
 use super::hub::{Flags, Hub, HubGuard};
 use super::locked::Locked;
 use super::settings::{Limiter, Settings};
+use crate::Added;
 use crate::coop;
 #[cfg(feature = "lock-free")]
 use crate::free::Free;
 use crate::key::KeyHash;
 use crate::machine::{Claimed, Machine, NEVER};
 use crate::observe::{Observer, RunCounters};
-use crate::order::AnyOrder;
+use crate::order::{AnyOrder, Group};
 use crate::panics::contained;
 use crate::random::SplitMix;
 use crate::sync::{Arc, AtomicU8, AtomicU64, Mutex, Ordering, counted_stamp, hasher, next_id, note_parallelism, stamp};
@@ -42,6 +45,11 @@ pub(crate) struct Shared<K> {
     /// Starts the driver thread. It is a pointer, made where `K` is known to be `Send` and `Sync`.
     pub(super) start: fn(&Arc<Self>) -> std::io::Result<()>,
     pub(super) hasher: RandomState,
+    /// The `add` of a queue that [is not single](Self::is_single). It is a pointer, so that hot calls of queues without groups need not ask
+    /// whether there are some.
+    pub(super) add_to_one_of_many: fn(&Arc<Self>, K, KeyHash, Wakeups) -> Added,
+    /// In a queue with groups and several shards, where its keys are.
+    pub(super) directory: Option<Box<Directory>>,
     /// In a queue with several shards, what gives the keys at their fronts a time.
     pub(super) stamp: Option<fn() -> u64>,
     /// [`Flags`]: written under the hub's lock.
@@ -95,6 +103,7 @@ impl<K: Hash + Eq> Shared<K> {
         let stamp = (shards > 1).then_some(stamp);
         stamp.into_iter().for_each(|stamp| _ = stamp()); // the first call takes long
         let is_strict = order.strict || shards > 1; // the turn of the lower levels is the queue's
+        let has_directory = order.has_groups() && shards > 1;
         let new_shard = |index, capacity: usize| {
             let queued = match order.group_of.is_some() {
                 true => AnyOrder::groups(order.limit, is_strict),
@@ -106,6 +115,9 @@ impl<K: Hash + Eq> Shared<K> {
             }
             if stamp.is_some() {
                 machine.want_stamps();
+            }
+            if has_directory {
+                machine.want_forgotten();
             }
             Locked::new(index, if shards == 1 { Mutex::new(machine) } else { Mutex::one_of_many(machine) })
         };
@@ -132,6 +144,8 @@ impl<K: Hash + Eq> Shared<K> {
             settings,
             start,
             hasher,
+            add_to_one_of_many: if has_directory { Self::add_to_its_group } else { Self::add_to_one_of_many },
+            directory: has_directory.then(|| Box::new(Directory::new())),
             stamp,
             flags: AtomicU8::new(flags.0),
             hub: CachePadded::new(Mutex::new(Hub::default())),
@@ -150,9 +164,12 @@ impl<K: Hash + Eq> Shared<K> {
         KeyHash(hasher.finish() as u32)
     }
 
-    /// The index of a key's shard.
+    /// The index of the shard to which a new key goes.
     pub(crate) fn shard_index(&self, key: &K) -> usize {
-        self.hash(key).shard(self.settings.shards)
+        match &self.directory {
+            Some(_) => self.shard_of_group(self.settings.order.ask(key, &self.hasher)),
+            None => self.hash(key).shard(self.settings.shards),
+        }
     }
 }
 
@@ -188,7 +205,23 @@ impl<K> Shared<K> {
         if index == 0 { &self.first } else { &self.others[index - 1] }
     }
 
-    /// The shard that has the keys of this hash.
+    /// In a queue with several shards, the index of the one that has the keys of a group. It comes from other bits of the hash than those
+    /// by which the shard finds the group.
+    #[inline]
+    pub(super) fn shard_of_group(&self, group: Group) -> usize {
+        (group.hash >> 32) as usize & (self.shards() - 1)
+    }
+
+    /// The shards in which a key may be, with its hash there. The key's own hash is that of [`hash`](Self::hash).
+    #[inline]
+    pub(super) fn shards_of(&self, own: KeyHash) -> impl Iterator<Item = (&Locked<K>, KeyHash)> {
+        let named = self.directory.as_ref().map(|directory| directory.ask(own));
+        let single = named.is_none().then(|| (self.shard_of(own), own));
+        let named = named.into_iter().flatten().map(move |index| (self.at(index), own.in_shard(index)));
+        single.into_iter().chain(named)
+    }
+
+    /// The shard that has the keys of this hash, in a queue without a [directory](Self::directory).
     #[inline]
     pub(super) fn shard_of(&self, hash: KeyHash) -> &Locked<K> {
         if self.is_single() { &self.first } else { self.at(hash.shard(self.shards())) }
@@ -251,7 +284,7 @@ impl<K> Shared<K> {
     #[inline]
     pub(crate) fn len(&self) -> usize {
         if_free!(self, free => free.len());
-        if self.flags().has(Flags::LIMITED) { self.first.total() } else { self.ready() }
+        if self.flags().has(Flags::LIMITED) { self.all().map(Locked::total).sum() } else { self.ready() }
     }
 
     /// Locks the hub.

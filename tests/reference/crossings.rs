@@ -54,8 +54,8 @@ const IMPOSSIBLE: [Never; 7] = [
         "only the holder has the item, which the call consumes or borrows",
     ),
     (
-        |_, state, setting| state == "queued in a full group" && is_in(&["plain", "shards"], setting),
-        "a limit needs groups, and the builder refuses it with several shards",
+        |_, state, setting| state == "queued in a full group" && setting == "plain",
+        "a limit needs groups",
     ),
     (
         |_, state, setting| state == "delayed, and an add waits" && setting == "promote",
