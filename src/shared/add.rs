@@ -207,8 +207,7 @@ impl<K: Hash + Eq> Shared<K> {
     /// The place of a key: where it is known, or else in the shard of its group, with a claim. `own` is the key's own hash.
     fn place<'s>(&'s self, directory: &'s Directory, key: &K, own: KeyHash) -> Place<'s, K> {
         // Asked before the lock (P17), and also for a key that is known, because only its group says where it probably is.
-        let is_open = !self.is_shutting_down();
-        let group = if is_open { self.settings.order.ask(key, &self.hasher) } else { Group::default() };
+        let group = self.settings.order.ask(key, &self.hasher);
         let index = self.shard_of_group(group);
         let hash = own.in_shard(index);
         let mut looked = None;
