@@ -154,12 +154,9 @@ impl<K> Shared<K> {
         if owed.has(Owed::DRAINED) && flags.has(Flags::DRAINERS) {
             wakes.append(self.hub().life_cycle.work_ended(locked.index));
         }
-        // Getters that have waited for keys of full groups. The hub's lock orders this look with that of a call that ends another shard.
+        // Getters that have waited for keys of full groups. Those of other shards may be left, but only a getter that visits all knows.
         if owed.has(Owed::OVER) && flags.has(Flags::LIMITED) {
-            let mut hub = self.hub();
-            if self.len() == 0 {
-                wakes.append(hub.getters.take_all());
-            }
+            wakes.append(self.hub().getters.take_all());
         }
         if calls_driver {
             let mut hub = self.hub();
