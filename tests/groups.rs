@@ -19,10 +19,15 @@ fn fair() -> WorkQueueBuilder<Key> {
 /// The function is asked once for a new key, not for one that is known, and under no lock.
 #[test]
 fn the_group_is_asked_once_under_no_lock() {
+    [1, 16].into_iter().for_each(the_group_is_asked_once);
+}
+
+fn the_group_is_asked_once(shards: usize) {
     let asked = Arc::new(AtomicUsize::new(0));
     let (report, taken) = mpsc::channel::<WorkQueue<u32>>();
     let taken = std::sync::Mutex::new(taken);
     let queue = WorkQueue::builder()
+        .shards(shards)
         .fair_by({
             let asked = Arc::clone(&asked);
             move |key: &u32| {

@@ -79,18 +79,26 @@ pub(crate) struct Machine<K> {
     times: Option<Box<Times>>,
     /// What a plain add does about a retry of its key.
     policy: DelayedAdd,
-    /// Held keys that became dirty, for the caller to take.
-    dirty: Vec<DirtyTicket>,
+    /// A pointer, because it is rarely used.
+    news: Box<News>,
     /// Memory to be freed, of the order and of the slots.
     bin: Bin<EntryRef<K>>,
     retired: Vec<RetiredSlots<K>>,
     /// Keys that an expiry has forgotten, for the caller to drop.
     gone: Vec<K>,
-    /// The hashes of keys that were forgotten, if the caller wants them, until it takes them.
-    forgotten: Option<Vec<KeyHash>>,
     /// For `done`, whose mode does not say whether the queue is open.
     is_shut_down: bool,
     pub(crate) counts: Counts,
+}
+
+/// What the caller is told of keys.
+#[derive(Default)]
+struct News {
+    /// Held keys that became dirty, for the caller to take.
+    dirty: Vec<DirtyTicket>,
+    /// The hashes of keys that were forgotten, for the caller to take, if it wants them.
+    forgotten: Vec<KeyHash>,
+    wants_forgotten: bool,
 }
 
 /// How often each event has happened.
@@ -130,11 +138,10 @@ impl<K> Machine<K> {
             later: Later::new(Table::<K>::CHUNK),
             times: None,
             policy,
-            dirty: Vec::new(),
+            news: Box::default(),
             bin: Bin::new(),
             retired: Vec::new(),
             gone: Vec::new(),
-            forgotten: None,
             is_shut_down: false,
             counts: Counts::default(),
         }
@@ -215,7 +222,9 @@ impl<K> Machine<K> {
         if mode.is_ordered {
             if self.order.has_groups() {
                 self.order.leave_group(entry.group(), &mut self.bin);
-                self.forgotten.iter_mut().for_each(|forgotten| forgotten.push(entry.hash()));
+                if self.news.wants_forgotten {
+                    self.news.forgotten.push(entry.hash());
+                }
             }
             owed = Owed::only_if(!self.bin.is_empty(), Owed::GARBAGE);
         }

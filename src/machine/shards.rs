@@ -48,16 +48,18 @@ impl<K> Machine<K> {
 
     /// From now on the caller takes the hashes of forgotten keys. Only with groups.
     pub(crate) fn want_forgotten(&mut self) {
-        self.forgotten = Some(Vec::new());
+        self.news.wants_forgotten = true;
+    }
+
+    /// Whether keys were forgotten whose hashes the caller wants.
+    #[inline(always)]
+    pub(crate) fn has_forgotten(&self) -> bool {
+        !self.news.forgotten.is_empty()
     }
 
     /// Takes the hashes of the keys that were forgotten since the last call.
     pub(crate) fn take_forgotten(&mut self) -> impl Iterator<Item = KeyHash> {
-        self.forgotten.iter_mut().flat_map(|forgotten| forgotten.drain(..))
-    }
-
-    pub(crate) fn has_told_forgotten(&self) -> bool {
-        self.forgotten.iter().all(Vec::is_empty)
+        self.news.forgotten.drain(..)
     }
 
     /// A number that grows when a key becomes dirty or delayed. If it is the same in two visits of each shard, and each shard was without

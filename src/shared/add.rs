@@ -24,13 +24,13 @@ pub(crate) enum Wakeups {
     Later,
 }
 
-/// Where an add finds its key or inserts it, in a queue with groups and several shards.
+/// Where an add finds its key or inserts it, in a queue with groups.
 struct Place<'s, K> {
     /// First, so that it is dropped first.
     held: Held<'s, K>,
     hash: KeyHash,
     group: Group,
-    /// If the key is not known.
+    /// With several shards, if the key is not known.
     claim: Option<Claim<'s>>,
 }
 
@@ -153,20 +153,16 @@ impl<K: Hash + Eq> Shared<K> {
         if options.has_level() {
             this.expect_levels();
         }
-        let mut hand; // as in `add_special`
-        let (how, mut group) = (this.how(&options), Group::default());
-        if let Some(directory) = &this.directory {
-            let place = this.place(directory, &key, hash);
-            return Self::add_at(this, key, place, how, Wakeups::Now);
-        }
-        let mut held = locked.lock();
-        locked.publish_buckets(&held);
+        let how = this.how(&options);
         if this.settings.order.has_groups() {
-            (group, held) = this.group_of_new(&key, hash, held);
+            return Self::add_later_in_group(this, key, hash, how);
         }
+        let mut hand; // as in `add_special`
+        let held = locked.lock();
+        locked.publish_buckets(&held);
         hand = Some(key);
         let added = in_mode!(this, held, section, _extras => {
-            let added = section.add(&mut hand, hash, group, how);
+            let added = section.add(&mut hand, hash, Group::default(), how);
             section.end();
             added
         });
@@ -174,6 +170,21 @@ impl<K: Hash + Eq> Shared<K> {
             Self::after_add(this, added);
         }
         added
+    }
+
+    /// The same in a queue with groups.
+    #[inline(never)]
+    fn add_later_in_group(this: &Arc<Self>, key: K, hash: KeyHash, how: How<'_>) -> Added {
+        let place = match &this.directory {
+            Some(directory) => this.place(directory, &key, hash),
+            None => {
+                let held = this.first.lock();
+                this.first.publish_buckets(&held);
+                let (group, held) = this.group_of_new(&key, hash, held);
+                Place { held, hash, group, claim: None }
+            }
+        };
+        Self::add_at(this, key, place, how, Wakeups::Now)
     }
 
     /// `add` in a queue with groups and several shards.
@@ -185,7 +196,7 @@ impl<K: Hash + Eq> Shared<K> {
         Self::add_at(this, key, place, How::NOW, wakeups)
     }
 
-    /// An add, however it is made, in a queue with groups and several shards. If code panics, the claim is given back, after the shard.
+    /// An add, however it is made, to its place. If code panics, the claim is given back, after the shard.
     fn add_at(this: &Arc<Self>, key: K, place: Place<'_, K>, how: How<'_>, wakeups: Wakeups) -> Added {
         let mut hand; // as in `add_special`
         let Place { held, hash, group, claim } = place;
@@ -206,28 +217,21 @@ impl<K: Hash + Eq> Shared<K> {
 
     /// The place of a key: where it is known, or else in the shard of its group, with a claim. `own` is the key's own hash.
     fn place<'s>(&'s self, directory: &'s Directory, key: &K, own: KeyHash) -> Place<'s, K> {
-        // Asked before the lock (P17), and also for a key that is known, because only its group says where it probably is.
-        let group = self.settings.order.ask(key, &self.hasher);
-        let index = self.shard_of_group(group);
-        let hash = own.in_shard(index);
-        let mut looked = None;
+        let (mut named, mut of_key) = (directory.ask(own), None);
         loop {
-            let held = self.at(index).lock();
-            if held.is_known(key, hash) {
-                return Place { held, hash, group, claim: None };
-            }
-            let others = match directory.claim(hash, looked) {
-                Ok(claim) => return Place { held, hash, group, claim: Some(claim) },
-                Err(others) => others,
-            };
-            drop(held);
-            for index in others {
+            for index in named {
                 let (held, hash) = (self.at(index).lock(), own.in_shard(index));
                 if held.is_known(key, hash) {
-                    return Place { held, hash, group, claim: None };
+                    return Place { held, hash, group: Group::default(), claim: None };
                 }
             }
-            looked = Some(others);
+            let group = *of_key.get_or_insert_with(|| self.settings.order.ask(key, &self.hasher)); // without a lock (P17)
+            let index = self.shard_of_group(group);
+            let (held, hash) = (self.at(index).lock(), own.in_shard(index));
+            match directory.claim(hash, named) {
+                Ok(claim) => return Place { held, hash, group, claim: Some(claim) },
+                Err(others) => named = others,
+            }
         }
     }
 

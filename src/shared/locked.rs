@@ -266,7 +266,7 @@ impl<K> Locked<K> {
             return;
         }
         debug_assert_eq!(self.len(), machine.ready(Mode::ORDERED), "the number of ready keys is published");
-        debug_assert!(machine.has_told_forgotten(), "the names of forgotten keys are taken out");
+        debug_assert!(!machine.has_forgotten(), "the names of forgotten keys are taken out");
         debug_assert!(
             !machine.order().has_groups() || self.total() == machine.len(),
             "the number of keys is published"

@@ -128,6 +128,13 @@ impl<K> Shared<K> {
         machine.times().into_iter().for_each(|times| times.dirty_at(self.settings.clock.now_coarse()));
     }
 
+    /// Keys were forgotten in a queue with groups and several shards.
+    #[inline(never)]
+    fn take_names_out(&self, machine: &mut Machine<K>) {
+        let directory = self.directory.as_ref().expect("it wants the hashes of these keys");
+        machine.take_forgotten().for_each(|hash| directory.forget(hash));
+    }
+
     /// Takes out the waiters that are owed a wake-up while the lock is held, which orders this with those who come (W2). Then unlocks,
     /// wakes them, and frees memory.
     #[cold]
@@ -290,7 +297,8 @@ impl<'s, K> Section<'s, K> {
 
     pub(super) fn forget_failures<Q: Equivalent<K> + ?Sized>(&mut self, hand: &mut Option<K>, key: &Q, hash: KeyHash) {
         let owed = self.held.machine.forget_failures(hand, key, hash, self.mode);
-        self.note_taken(((), owed)); // the key may be forgotten
+        self.note(((), owed));
+        self.has_changed |= self.mode.is_ordered; // a key that is forgotten may have a name in the directory
     }
 
     pub(super) fn take_out(&mut self, hand: &mut Option<K>, seen: Seen) -> TakenOut {
@@ -369,10 +377,8 @@ impl<'s, K> Section<'s, K> {
         if let Some(stamp) = self.stamp {
             self.held.locked.publish_front(machine, stamp, self.mode, self.takes);
         }
-        if self.held.locked.publish_len(machine, self.mode) {
-            if let Some(directory) = &self.shared.directory {
-                machine.take_forgotten().for_each(|hash| directory.forget(hash));
-            }
+        if self.held.locked.publish_len(machine, self.mode) && machine.has_forgotten() {
+            self.shared.take_names_out(machine);
         }
     }
 }

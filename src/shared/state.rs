@@ -212,13 +212,16 @@ impl<K> Shared<K> {
         (group.hash >> 32) as usize & (self.shards() - 1)
     }
 
-    /// The shards in which a key may be, with its hash there. The key's own hash is that of [`hash`](Self::hash).
-    #[inline]
-    pub(super) fn shards_of(&self, own: KeyHash) -> impl Iterator<Item = (&Locked<K>, KeyHash)> {
-        let named = self.directory.as_ref().map(|directory| directory.ask(own));
-        let single = named.is_none().then(|| (self.shard_of(own), own));
-        let named = named.into_iter().flatten().map(move |index| (self.at(index), own.in_shard(index)));
-        single.into_iter().chain(named)
+    /// Whether a call by key has to [look it up](Self::look_up), because there are groups and several shards.
+    #[inline(always)]
+    pub(super) fn has_names(&self) -> bool {
+        !self.is_single() && self.directory.is_some()
+    }
+
+    /// Looks for a key in each shard where it may be, with its hash there, until the answer is `Some`. `own` is the key's own hash.
+    pub(super) fn look_up<T>(&self, own: KeyHash, mut look: impl FnMut(&Locked<K>, KeyHash) -> Option<T>) -> Option<T> {
+        let mut named = self.directory.as_ref()?.ask(own);
+        named.find_map(|index| look(self.at(index), own.in_shard(index)))
     }
 
     /// The shard that has the keys of this hash, in a queue without a [directory](Self::directory).
