@@ -6,7 +6,7 @@ use super::hub::Flags;
 use super::locked::{Held, Locked};
 use super::section::in_mode;
 use super::settings::Limiter;
-use super::state::if_free;
+use super::state::{Wakeups, if_free};
 use crate::key::KeyHash;
 use crate::machine::{Failure, How};
 use crate::order::Group;
@@ -14,15 +14,6 @@ use crate::sync::Arc;
 use crate::time::nanos;
 use crate::{AddOptions, Added, DelayConflict};
 use std::hash::Hash;
-
-/// When getters are woken for a key that becomes queued.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Wakeups {
-    /// At the end of the critical section that queues the key.
-    Now,
-    /// The caller wakes them, for many keys at once: [`Shared::wake_getters`].
-    Later,
-}
 
 /// Where an add finds its key or inserts it, in a queue with groups.
 struct Place<'s, K> {
@@ -135,9 +126,8 @@ impl<K: Hash + Eq> Shared<K> {
         if options.has_level() {
             this.expect_levels();
         }
-        if let Some(directory) = &this.directory {
-            let place = this.place(directory, &key, hash);
-            return Self::add_at(this, key, place, this.how(&options), Wakeups::Now);
+        if this.has_names() {
+            return Self::add_in_group(this, key, hash, this.how(&options));
         }
         let locked = this.shard_of(hash);
         Self::add_special(this, locked.lock(), key, hash, (options.level(), options.conflict), Wakeups::Now)
@@ -155,7 +145,7 @@ impl<K: Hash + Eq> Shared<K> {
         }
         let how = this.how(&options);
         if this.settings.order.has_groups() {
-            return Self::add_later_in_group(this, key, hash, how);
+            return Self::add_in_group(this, key, hash, how);
         }
         let mut hand; // as in `add_special`
         let held = locked.lock();
@@ -172,9 +162,9 @@ impl<K: Hash + Eq> Shared<K> {
         added
     }
 
-    /// The same in a queue with groups.
+    /// [`add_with`](Self::add_with) in a queue with groups.
     #[inline(never)]
-    fn add_later_in_group(this: &Arc<Self>, key: K, hash: KeyHash, how: How<'_>) -> Added {
+    fn add_in_group(this: &Arc<Self>, key: K, hash: KeyHash, how: How<'_>) -> Added {
         let place = match &this.directory {
             Some(directory) => this.place(directory, &key, hash),
             None => {
@@ -205,7 +195,7 @@ impl<K: Hash + Eq> Shared<K> {
             section.mode.is_awaited &= wakeups == Wakeups::Now;
             let added = section.add(&mut hand, hash, group, how);
             if hand.is_none() {
-                claim.into_iter().for_each(Claim::is_inserted);
+                claim.into_iter().for_each(Claim::keep);
             }
             section.end();
             if has_extras {

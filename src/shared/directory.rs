@@ -61,7 +61,7 @@ pub(super) struct Named {
     claims: u64,
 }
 
-/// A name for a key that is about to become known. The drop takes the name out again, unless the key [is](Self::is_inserted) there.
+/// A name for a key that is about to become known. The drop takes the name out again, unless the claim is [kept](Self::keep).
 pub(super) struct Claim<'d> {
     directory: &'d Directory,
     hash: KeyHash,
@@ -143,8 +143,8 @@ impl Iterator for Named {
 }
 
 impl Claim<'_> {
-    /// The key is known now.
-    pub(super) fn is_inserted(self) {
+    /// The key is inserted.
+    pub(super) fn keep(self) {
         std::mem::forget(self);
     }
 }
@@ -152,5 +152,83 @@ impl Claim<'_> {
 impl Drop for Claim<'_> {
     fn drop(&mut self) {
         self.directory.forget(self.hash);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::{Driver, WorkQueue};
+    use std::time::Duration;
+
+    fn shards(named: Named) -> Vec<usize> {
+        named.collect()
+    }
+
+    /// Keys of one hash have a name each, and a claim is refused to a caller who has not seen all names.
+    #[test]
+    fn a_claim_is_refused_until_each_name_was_seen() {
+        let directory = Directory::new();
+        let [own, other] = [KeyHash(0xa5a5_a5a5), KeyHash(0x25a5_a5a5)]; // of one stripe
+        let nothing = directory.ask(own);
+        directory.claim(own.in_shard(3), nothing).ok().unwrap().keep();
+        // Somebody else has claimed a name since.
+        let seen = directory.claim(own.in_shard(63), nothing).err().unwrap();
+        assert_eq!((shards(seen), shards(directory.ask(other)).len()), (vec![3], 0));
+        directory.claim(other.in_shard(5), nothing).ok().unwrap().keep(); // no other key of its hash
+        assert!(directory.claim(own.in_shard(63), seen).is_err(), "it may have been of this hash");
+        let seen = directory.ask(own);
+        directory.claim(own.in_shard(3), seen).ok().unwrap().keep();
+        let seen = directory.ask(own);
+        drop(directory.claim(own.in_shard(63), seen)); // gives it back
+        let seen = directory.ask(own);
+        directory.claim(own.in_shard(63), seen).ok().unwrap().keep();
+        assert_eq!(
+            (shards(directory.ask(own)), shards(directory.ask(other)), directory.len()),
+            (vec![3, 63], vec![5], 4)
+        );
+        directory.forget(own.in_shard(3));
+        assert_eq!(shards(directory.ask(own)), [3, 63], "there was another key");
+        [own.in_shard(3), own.in_shard(63), other.in_shard(5)].into_iter().for_each(|name| directory.forget(name));
+        assert_eq!((shards(directory.ask(own)), directory.len()), (vec![], 0));
+    }
+
+    /// Each way by which a queue forgets a key takes its name out, and the memory is given back.
+    #[test]
+    fn a_forgotten_key_has_no_name() {
+        const KEYS: u32 = if cfg!(miri) { 300 } else { 20_000 };
+        let (clock, time) = crate::Clock::mock();
+        let builder = WorkQueue::builder().shards(16).clock(clock).driver(Driver::Manual);
+        let queue = builder.fair_by(|key: &u32| key % 100).max_processing_per_group(100).build();
+        let directory = queue.shared.directory.as_ref().unwrap();
+        queue.add_all(0..KEYS);
+        assert_eq!(directory.len(), KEYS as usize);
+        let items = queue.get_many(100);
+        items.into_iter().for_each(crate::Item::done);
+        drop(queue.take_where(|key| *key >= KEYS / 2));
+        (0..KEYS).for_each(|key| _ = queue.remove(&key));
+        assert_eq!(directory.len(), 0);
+        // Delays, failures, and a cool-down that ends.
+        (0..100).for_each(|key| _ = queue.add_rate_limited(key));
+        (0..50).for_each(|key| _ = queue.cancel(&key)); // they have failed
+        (0..50).for_each(|key| queue.forget(&key));
+        assert_eq!(directory.len(), 50);
+        time.advance(Duration::from_secs(1));
+        queue.turn();
+        queue.get_many(100).into_iter().for_each(|item| item.cool_down(Duration::from_secs(1)));
+        assert_eq!((directory.len(), queue.len()), (50, 0));
+        time.advance(Duration::from_secs(1));
+        queue.turn();
+        assert_eq!(directory.len(), 0);
+        // An add that is refused, and one whose failure counts nevertheless.
+        queue.shut_down();
+        queue.add(1);
+        assert_eq!(directory.len(), 0);
+        queue.add_rate_limited(1);
+        assert_eq!((directory.len(), queue.num_requeues(&1)), (1, 1));
+        queue.forget(&1);
+        queue.shrink_to_fit();
+        let buckets: usize = directory.stripes.iter().map(|stripe| stripe.lock().names.num_buckets()).sum();
+        assert_eq!((directory.len(), buckets), (0, STRIPES));
     }
 }

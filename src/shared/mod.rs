@@ -1,7 +1,7 @@
 //! What all handles of one queue share, and the calls on it.
 //!
 //! ```text
-//!              hash ──▶ shard
+//!              hash ──▶ shard           (with groups and several shards: the hash of the group; a directory finds the key)
 //!  handles ──▶ Shared: settings, limiter, observer, flags
 //!                 ├─ shard 0: a lock over a machine: keys, order, delays     ┐ one, unless the user asks for more
 //!                 ├─ shard 1 …                                               ┘
@@ -87,11 +87,10 @@ mod take;
 mod take_where;
 mod waiters;
 
-pub(crate) use add::Wakeups;
 pub(crate) use drain::WaitGoal;
 pub use driver::Driver;
 pub(crate) use driver::start_driver_thread;
 pub(crate) use get::Wait;
 pub(crate) use settings::{Limiter, MAX_SHARDS, Order, Settings};
-pub(crate) use state::Shared;
+pub(crate) use state::{Shared, Wakeups};
 pub(crate) use waiters::DirtyWait;

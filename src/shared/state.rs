@@ -1,6 +1,5 @@
 //! The state that all handles of one queue share, and what every call on it needs.
 
-use super::add::Wakeups;
 use super::directory::Directory;
 use super::hub::{Flags, Hub, HubGuard};
 use super::locked::Locked;
@@ -32,6 +31,15 @@ macro_rules! if_free {
     };
 }
 pub(super) use if_free;
+
+/// When getters are woken for a key that becomes queued.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wakeups {
+    /// At the end of the critical section that queues the key.
+    Now,
+    /// The caller wakes them, for many keys at once: [`Shared::wake_getters`].
+    Later,
+}
 
 /// What all handles of one queue share.
 pub(crate) struct Shared<K> {
