@@ -79,7 +79,7 @@ pub(crate) struct Machine<K> {
     times: Option<Box<Times>>,
     /// What a plain add does about a retry of its key.
     policy: DelayedAdd,
-    /// A pointer, because it is rarely used.
+    /// A pointer, because it is rarely used, and the fields that hot calls use should lie close to each other.
     news: Box<News>,
     /// Memory to be freed, of the order and of the slots.
     bin: Bin<EntryRef<K>>,
