@@ -45,6 +45,7 @@ delays_stress      # runs by the clock
 freed_after_the_lock # an allocator of its own
 gives_way          # 100 000 keys
 groups             # 100 000 keys
+groups_in_shards   # threads at full speed; `against_reference` has the same calls in one thread
 handlers           # forms of handlers: `workers` runs the same loop
 idle               # reads processor times from /proc
 limiter_traces     # limiters have no unsafe code

@@ -481,11 +481,16 @@ impl<K> WorkQueueBuilder<K> {
     /// In its turn a group with queued keys gives [`group_weight`](Self::group_weight) keys (1 by default), and then goes to the end.
     /// Within a group keys are first in, first out, and with priorities, groups take turns within a priority. A group that had no queued
     /// keys comes before those that have had turns, unless its own next turn would not have come yet, in which case it joins at the end.
-    /// With several [shards](Self::shards), groups take turns in each.
+    /// With several [shards](Self::shards), the group of a key chooses its shard instead of the key, so that a group is in one of them, and
+    /// groups take turns in each. A few large groups therefore do not use all shards.
     ///
     /// The queue knows a group by a 64-bit hash of the function's result, so two groups with the same hash count as one. The queue calls
     /// the function under no lock, once for a key that is new to the queue, or twice if two threads add the key at the same time. If the
     /// function panics, the add panics and has no effect.
+    ///
+    /// **Equal keys must have equal groups**, as [`Hash`] demands equal hashes of them: `k1 == k2` implies `group(k1) == group(k2)`. It is
+    /// a logic error if they have not, or if the function answers differently from call to call. Then the first answer counts for as long
+    /// as the queue knows the key, which still has one holder (P1).
     ///
     /// The turns are those of FQ-CoDel (RFC 8290), with a cost of one, so a hand-out takes the same time with any number of groups.
     ///
@@ -524,8 +529,8 @@ impl<K> WorkQueueBuilder<K> {
         self
     }
 
-    /// The number of keys of a group that may be processing at a time. Needs [`fair_by`](Self::fair_by), and a queue with one shard. No
-    /// limit by default.
+    /// The number of keys of a group that may be processing at a time. Needs [`fair_by`](Self::fair_by). The limit is exact, also with
+    /// several [shards](Self::shards). No limit by default.
     ///
     /// A group at its limit is *full*: the queue hands out none of its queued keys until one of its processing keys is done. These keys
     /// count in [`len`](WorkQueue::len), and drains wait for them. After a shut-down, getters wait while such keys are queued. A group that
@@ -591,7 +596,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueueBuilder<K> {
     ///
     /// # Errors
     /// * If a [weight](Self::group_weight) or a [limit](Self::max_processing_per_group) is set without [`fair_by`](Self::fair_by).
-    /// * If the limit is 0, or is set in a queue with several shards, which cannot keep it exactly.
+    /// * If the limit is 0.
     /// * If the clock is a [function](Clock::from_fn), and the driver is not [`Driver::Manual`].
     /// * If the rate of a [pace](Self::pace) is not a positive and finite number, or its burst is 0.
     /// * With the feature `lock-free`, if a setting is one that the lock-free engine does not have.
@@ -642,8 +647,6 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueueBuilder<K> {
             "it needs `fair_by`"
         } else if limit == 0 {
             "no key would be handed out"
-        } else if self.settings.shards > 1 {
-            "a queue with several shards cannot keep it exactly"
         } else {
             // A limit above 2^32 keys is none, because a queue has fewer.
             self.settings.order.limit = u32::try_from(limit).ok().filter(|limit| *limit < u32::MAX);

@@ -5,6 +5,7 @@
 //! the last `expire` of a turn.
 
 use super::{BATCH, Machine, Mode};
+use crate::key::KeyHash;
 use crate::order::Words;
 
 impl<K> Machine<K> {
@@ -51,6 +52,22 @@ impl<K> Machine<K> {
     #[inline(always)]
     pub(crate) fn change_of_levels(&mut self) -> Option<(Words, u64)> {
         self.order.have_levels_changed().then(|| self.order.levels())
+    }
+
+    /// From now on the caller takes the hashes of forgotten keys. Only with groups.
+    pub(crate) fn want_forgotten(&mut self) {
+        self.news.wants_forgotten = true;
+    }
+
+    /// Whether keys were forgotten whose hashes the caller wants.
+    #[inline(always)]
+    pub(crate) fn has_forgotten(&self) -> bool {
+        !self.news.forgotten.is_empty()
+    }
+
+    /// Takes the hashes of the keys that were forgotten since the last call.
+    pub(crate) fn take_forgotten(&mut self) -> impl Iterator<Item = KeyHash> {
+        self.news.forgotten.drain(..)
     }
 
     /// A number that grows when a key becomes dirty or delayed. If it is the same in two visits of each shard, and each shard was without

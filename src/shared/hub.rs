@@ -12,8 +12,8 @@
 //! a key reads the flags inside its critical section. If the visit comes later, it finds the key, and if the call comes later, it finds the
 //! flag. Hot calls need no fence for this, and write nothing that shards share.
 //!
-//! **Lock order.** A thread holds at most one shard, and may then lock the hub. While it holds the hub, it may lock the counts of workers.
-//! It never locks in the other order.
+//! **Lock order.** A thread holds at most one shard, and may then lock the hub, or a stripe of the [`directory`](super::directory). While it
+//! holds the hub, it may lock the counts of workers. It never locks in the other order, and nothing under a stripe.
 
 use super::getters::Getters;
 use super::waiters::{DirtyWaiters, LifeCycle};

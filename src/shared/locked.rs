@@ -272,6 +272,7 @@ impl<K> Locked<K> {
             return;
         }
         debug_assert_eq!(self.len(), machine.ready(Mode::ORDERED), "the number of ready keys is published");
+        debug_assert!(!machine.has_forgotten(), "the names of forgotten keys are taken out");
         debug_assert!(
             !machine.order().has_groups() || self.total() == machine.len(),
             "the number of keys is published"
@@ -302,16 +303,18 @@ impl<K> Locked<K> {
         self.published.total.load(Ordering::Relaxed) // Relaxed: see `len`
     }
 
-    /// Publishes how many keys are queued.
+    /// Publishes how many keys are queued. Returns whether keys have groups.
     #[inline(always)]
-    pub(super) fn publish_len(&self, machine: &Machine<K>, mode: Mode) {
+    pub(super) fn publish_len(&self, machine: &Machine<K>, mode: Mode) -> bool {
         if cfg!(loom) && !mode.is_ordered && self.len() == machine.ready(mode) {
-            return; // loom would try every order of a store that changes nothing
+            return false; // loom would try every order of a store that changes nothing
         }
         self.published.len.store(machine.ready(mode), Ordering::Relaxed); // Relaxed: see `len`
-        if mode.is_ordered && machine.order().has_groups() {
+        let has_groups = mode.is_ordered && machine.order().has_groups();
+        if has_groups {
             self.published.total.store(machine.len(), Ordering::Relaxed);
         }
+        has_groups
     }
 
     /// In a queue with several shards, gives the first key a time and publishes the front, before [`publish_len`](Self::publish_len).

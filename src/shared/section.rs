@@ -134,6 +134,13 @@ impl<K> Shared<K> {
         machine.times().into_iter().for_each(|times| times.dirty_at(self.settings.clock.now_coarse()));
     }
 
+    /// Keys were forgotten in a queue with groups and several shards.
+    #[inline(never)]
+    fn take_names_out(&self, machine: &mut Machine<K>) {
+        let directory = self.directory.as_ref().expect("it wants the hashes of these keys");
+        machine.take_forgotten().for_each(|hash| directory.forget(hash));
+    }
+
     /// Takes out the waiters that are owed a wake-up while the lock is held, which orders this with those who come (W2). Then unlocks,
     /// wakes them, and frees memory.
     #[cold]
@@ -161,7 +168,8 @@ impl<K> Shared<K> {
         if owed.has(Owed::DRAINED) && flags.has(Flags::DRAINERS) {
             wakes.append(self.hub().life_cycle.work_ended(locked.index));
         }
-        // Getters that have waited for keys of full groups, or for tokens. Those of several shards look at the others again.
+        // Getters that have waited for keys of full groups, or for tokens. Those of several shards look at the others again,
+        // because only a getter that visits all knows what is left.
         if owed.has(Owed::OVER) && flags.has(Flags::HELD_BACK) {
             wakes.append(self.hub().getters.take_all());
         }
@@ -320,6 +328,7 @@ impl<'s, K> Section<'s, K> {
     pub(super) fn forget_failures<Q: Equivalent<K> + ?Sized>(&mut self, hand: &mut Option<K>, key: &Q, hash: KeyHash) {
         let owed = self.held.machine.forget_failures(hand, key, hash, self.mode);
         self.note(((), owed));
+        self.has_changed |= self.mode.is_ordered; // a key that is forgotten may have a name in the directory
     }
 
     pub(super) fn take_out(&mut self, hand: &mut Option<K>, seen: Seen) -> TakenOut {
@@ -399,7 +408,9 @@ impl<'s, K> Section<'s, K> {
             machine.join(self.mode, |priority| self.shared.front_of(priority));
             self.held.locked.publish_front(machine, stamp, self.mode, self.takes);
         }
-        self.held.locked.publish_len(machine, self.mode);
+        if self.held.locked.publish_len(machine, self.mode) && machine.has_forgotten() {
+            self.shared.take_names_out(machine);
+        }
     }
 }
 

@@ -1,16 +1,18 @@
 //! The state that all handles of one queue share, and what every call on it needs.
 
+use super::directory::Directory;
 use super::hub::{Flags, Hub, HubGuard};
 use super::locked::{Front, Locked};
 use super::pace::Pace;
 use super::settings::{Limiter, Settings};
+use crate::Added;
 use crate::coop;
 #[cfg(feature = "lock-free")]
 use crate::free::Free;
 use crate::key::KeyHash;
 use crate::machine::{Claimed, Machine, NEVER};
 use crate::observe::{Observer, RunCounters};
-use crate::order::{AnyOrder, NO_NEW};
+use crate::order::{AnyOrder, Group, NO_NEW};
 use crate::panics::contained;
 use crate::random::SplitMix;
 use crate::sync::{
@@ -33,6 +35,15 @@ macro_rules! if_free {
 }
 pub(super) use if_free;
 
+/// When getters are woken for a key that becomes queued.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wakeups {
+    /// At the end of the critical section that queues the key.
+    Now,
+    /// The caller wakes them, for many keys at once: [`Shared::wake_getters`].
+    Later,
+}
+
 /// What all handles of one queue share.
 pub(crate) struct Shared<K> {
     pub(crate) settings: Settings<K>,
@@ -45,6 +56,11 @@ pub(crate) struct Shared<K> {
     /// Starts the driver thread. It is a pointer, made where `K` is known to be `Send` and `Sync`.
     pub(super) start: fn(&Arc<Self>) -> std::io::Result<()>,
     pub(super) hasher: RandomState,
+    /// The `add` of a queue that [is not single](Self::is_single). It is a pointer, so that hot calls of queues without groups need not ask
+    /// whether there are some.
+    pub(super) add_to_one_of_many: fn(&Arc<Self>, K, KeyHash, Wakeups) -> Added,
+    /// In a queue with groups and several shards, where its keys are.
+    pub(super) directory: Option<Box<Directory>>,
     /// In a queue with several shards, what gives the keys at their fronts a time.
     pub(super) stamp: Option<fn() -> u64>,
     /// [`Flags`]: written under the hub's lock.
@@ -99,11 +115,11 @@ impl<K: Hash + Eq> Shared<K> {
         if clock.is_given() {
             coop::begin_anew(); // what this thread did with other queues makes no difference (P27)
         }
-        let has_groups = order.group_of.is_some();
         let stamp: fn() -> u64 = if clock.is_given() { counted_stamp } else { stamp };
         let stamp = (shards > 1).then_some(stamp);
         stamp.into_iter().for_each(|stamp| _ = stamp()); // the first call takes long
         let is_strict = order.strict || shards > 1; // the turn of the lower levels is the queue's
+        let has_directory = order.has_groups() && shards > 1;
         let new_shard = |index, capacity: usize| {
             let queued = match order.group_of.is_some() {
                 true => AnyOrder::groups(order.shares, !is_strict, order.strict),
@@ -115,6 +131,9 @@ impl<K: Hash + Eq> Shared<K> {
             }
             if stamp.is_some() {
                 machine.want_stamps();
+            }
+            if has_directory {
+                machine.want_forgotten();
             }
             Locked::new(index, if shards == 1 { Mutex::new(machine) } else { Mutex::one_of_many(machine) })
         };
@@ -129,7 +148,7 @@ impl<K: Hash + Eq> Shared<K> {
         #[cfg(not(feature = "lock-free"))]
         let (others_to_test, capacity) = (shards - 1, settings.capacity);
         let new_shard = |index| new_shard(index, capacity);
-        let fronts = (has_groups && shards > 1).then(|| Box::new([const { AtomicU64::new(0) }; 256]));
+        let fronts = has_directory.then(|| Box::new([const { AtomicU64::new(0) }; 256]));
         Self {
             id: next_id(),
             others_to_test,
@@ -142,6 +161,8 @@ impl<K: Hash + Eq> Shared<K> {
             settings,
             start,
             hasher,
+            add_to_one_of_many: if has_directory { Self::add_to_its_group } else { Self::add_to_one_of_many },
+            directory: has_directory.then(|| Box::new(Directory::new())),
             stamp,
             flags: AtomicU16::new(flags.0),
             hub: CachePadded::new(Mutex::new(Hub::default())),
@@ -162,9 +183,12 @@ impl<K: Hash + Eq> Shared<K> {
         KeyHash(hasher.finish() as u32)
     }
 
-    /// The index of a key's shard.
+    /// The index of the shard to which a new key goes.
     pub(crate) fn shard_index(&self, key: &K) -> usize {
-        self.hash(key).shard(self.settings.shards)
+        match &self.directory {
+            Some(_) => self.shard_of_group(self.settings.order.ask(key, &self.hasher)),
+            None => self.hash(key).shard(self.settings.shards),
+        }
     }
 }
 
@@ -200,7 +224,26 @@ impl<K> Shared<K> {
         if index == 0 { &self.first } else { &self.others[index - 1] }
     }
 
-    /// The shard that has the keys of this hash.
+    /// In a queue with several shards, the index of the one that has the keys of a group. It comes from other bits of the hash than those
+    /// by which the shard finds the group.
+    #[inline]
+    pub(super) fn shard_of_group(&self, group: Group) -> usize {
+        (group.hash >> 32) as usize & (self.shards() - 1)
+    }
+
+    /// Whether a call by key has to [look it up](Self::look_up), because there are groups and several shards.
+    #[inline(always)]
+    pub(super) fn has_names(&self) -> bool {
+        !self.is_single() && self.directory.is_some()
+    }
+
+    /// Looks for a key in each shard where it may be, with its hash there, until the answer is `Some`. `own` is the key's own hash.
+    pub(super) fn look_up<T>(&self, own: KeyHash, mut look: impl FnMut(&Locked<K>, KeyHash) -> Option<T>) -> Option<T> {
+        let mut named = self.directory.as_ref()?.ask(own);
+        named.find_map(|index| look(self.at(index), own.in_shard(index)))
+    }
+
+    /// The shard that has the keys of this hash, in a queue without a [directory](Self::directory).
     #[inline]
     pub(super) fn shard_of(&self, hash: KeyHash) -> &Locked<K> {
         if self.is_single() { &self.first } else { self.at(hash.shard(self.shards())) }

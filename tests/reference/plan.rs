@@ -144,8 +144,7 @@ impl Plan {
         let observed = random.once_in(4);
         let groups = random.pick(&[None, None, Some(1), Some(2), Some(3), Some(5)]);
         let limit = groups.and(random.pick(&[None, Some(1), Some(1), Some(2), Some(3)]));
-        // A limit is exact with one shard only.
-        let shards = if limit.is_some() { 1 } else { random.pick(&[1, 1, 1, 2, 4, 16, 64]) };
+        let shards = random.pick(&[1, 1, 1, 2, 4, 16, 64]);
         Self {
             shards,
             groups,
