@@ -286,3 +286,42 @@ fn a_group_that_cannot_be_told_changes_nothing() {
     assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(add)).is_err());
     assert_eq!((queue.len(), queue.remove(&key(2, 2)), queue.remove(&key(1, 2)), queue.len()), (1, false, true, 0));
 }
+
+/// Shards with many groups and with few: in each round each group has its turn, wherever it is.
+#[test]
+fn groups_of_large_and_of_small_shards_have_the_same_turns() {
+    for (shards, in_first, weighted) in [(2, 1, false), (2, 100, false), (16, 60, false), (16, 60, true), (64, 7, true)]
+    {
+        let weight = move |group: u32| if weighted { 1 + group % 3 } else { 1 };
+        let queue = WorkQueue::builder()
+            .shards(shards)
+            .fair_by(|key: &(u32, u32)| key.0)
+            .group_weight(move |key| weight(key.0))
+            .build();
+        // Many groups of one shard, and the others as they come.
+        let shard_of = |group: u32| queue.shard_index(&(group, 0));
+        let first = shard_of(0);
+        let of_first = (0..).filter(|group| shard_of(*group) == first).take(in_first);
+        let of_others = (0..).filter(|group| shard_of(*group) != first).take(3 * shards / 2);
+        let groups: Vec<u32> = of_first.chain(of_others).collect();
+        for n in 0..6 {
+            groups.iter().for_each(|group| _ = queue.add((*group, n)));
+        }
+        let mut turns = vec![0; *groups.iter().max().unwrap() as usize + 1];
+        let round: u32 = groups.iter().map(|group| weight(*group)).sum();
+        for hand_out in 1..=round * 50 {
+            let item = queue.try_get().unwrap();
+            let key = *item;
+            turns[key.0 as usize] += 1;
+            item.done();
+            queue.add(key);
+            if hand_out > 3 * round {
+                let turn = |group: &u32| f64::from(turns[*group as usize]) / f64::from(weight(*group));
+                let most = groups.iter().map(turn).fold(0.0, f64::max);
+                let least = groups.iter().map(turn).fold(f64::MAX, f64::min);
+                // One more, and one in 16 while all are new.
+                assert!(most - least <= 2.0, "{shards} shards, {in_first} in the first: {least} to {most} turns");
+            }
+        }
+    }
+}

@@ -453,8 +453,14 @@ impl<T: Copy> Groups<T> {
     pub(super) fn front(&self) -> Option<(i8, u64)> {
         let top = self.rotation.ready.top()?;
         let level = &self.levels[usize::from(top)];
-        let has_no_new = if level.new.is_empty() { NO_NEW } else { 0 };
-        Some((priority_of(top), has_no_new | level.time & (NO_NEW - 1)))
+        if !level.new.is_empty() {
+            return Some((priority_of(top), level.time & (NO_NEW - 1)));
+        }
+        // The round of the turn that the next pop begins or goes on with.
+        let first = &self.lanes[level.old.first];
+        let begins_round = first.credit == 0 && first.round > level.round;
+        let step = if begins_round { self.work.as_ref().map_or(1, Work::step) } else { 0 };
+        Some((priority_of(top), NO_NEW | (level.time + step) & (NO_NEW - 1)))
     }
 
     /// A level that had no groups with keys joins the round in which other shards are.

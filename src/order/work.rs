@@ -34,7 +34,12 @@ impl Work {
     /// Returns the new quantum, in some microseconds.
     pub(super) fn begin_round(&mut self) -> u64 {
         self.quantum = self.average;
-        (self.quantum >> 10).max(1)
+        self.step()
+    }
+
+    /// What [`begin_round`](Self::begin_round) would return.
+    pub(super) fn step(&self) -> u64 {
+        (self.average >> 10).max(1)
     }
 
     fn quantum(&self, weight: u16) -> i64 {
