@@ -164,7 +164,7 @@ impl<K: Hash + Eq> Shared<K> {
         }
         let locked = held.locked;
         drop(held);
-        let group = self.settings.order.ask(key, &self.hasher);
+        let group = self.group_of(key);
         (group, locked.lock())
     }
 }

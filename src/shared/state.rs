@@ -79,7 +79,7 @@ impl<K: Hash + Eq> Shared<K> {
             (settings.measure || observer.is_some(), Flags::MEASURED),
             (observer.is_some(), Flags::OBSERVED),
             (order.group_of.is_some(), Flags::ORDERED),
-            (order.limit.is_some(), Flags::LIMITED),
+            (order.limit.is_some() || order.limits_of.is_some(), Flags::LIMITED),
         ];
         let flags = Flags(flags.into_iter().map(|(is_set, flag)| if is_set { flag.0 } else { 0 }).sum());
         #[cfg(feature = "lock-free")]
@@ -251,7 +251,7 @@ impl<K> Shared<K> {
     #[inline]
     pub(crate) fn len(&self) -> usize {
         if_free!(self, free => free.len());
-        if self.flags().has(Flags::LIMITED) { self.all().map(Locked::total).sum() } else { self.ready() }
+        if self.settings.order.has_groups() { self.all().map(Locked::total).sum() } else { self.ready() }
     }
 
     /// Locks the hub.
