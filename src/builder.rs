@@ -1,10 +1,11 @@
 //! Queue configuration.
 
 use crate::observe::Observer;
+use crate::order::Shares;
 use crate::rate_limiter::{RateLimiter, Schedule, default_backoff};
 use crate::shared::{Limiter, MAX_SHARDS, Order, Settings, Shared, start_driver_thread};
 use crate::sync::Arc;
-use crate::{Clock, DelayedAdd, Driver, InvalidArgument, OnPanic, WorkQueue};
+use crate::{Clock, DelayedAdd, Driver, FairShare, GroupLimits, InvalidArgument, OnPanic, WorkQueue};
 use std::fmt;
 use std::hash::Hash;
 use std::panic::{RefUnwindSafe, UnwindSafe};
@@ -558,6 +559,70 @@ impl<K> WorkQueueBuilder<K> {
         self
     }
 
+    /// The weight and the limits of the group of a key. Needs [`fair_by`](Self::fair_by), and takes the place of
+    /// [`group_weight`](Self::group_weight) and [`max_processing_per_group`](Self::max_processing_per_group), which are refused beside it.
+    /// Limits and rates need a queue with one shard.
+    ///
+    /// The queue asks with each new key, under no lock, but the answer counts only if the group has no queued, processing or delayed key
+    /// then, and none with counted failures. [`Group::set`](crate::Group::set) changes the limits of a group that is known. The tokens of
+    /// its [rate](GroupLimits::rate) that a group has spent stay spent while it has no key. If the function panics, the add panics and has no
+    /// effect. It also panics, with the text of the error, if the limits are some that [`Group::set`](crate::Group::set) refuses.
+    ///
+    /// # Examples
+    /// ```
+    /// use keyqueue::{Clock, Driver, GroupLimits, WorkQueue};
+    /// use std::time::Duration;
+    ///
+    /// let (clock, time) = Clock::mock();
+    /// let queue = WorkQueue::builder()
+    ///     .clock(clock)
+    ///     .driver(Driver::Manual)
+    ///     .fair_by(|&(host, _): &(&str, u32)| host.to_owned())
+    ///     .group_limits(|_| GroupLimits::new().max_processing(4).rate(5.0, 2))
+    ///     .build();
+    /// queue.add_all((0..10).map(|page| ("a.example", page)));
+    /// assert_eq!(queue.get_many(10).len(), 2); // the burst
+    /// time.advance(Duration::from_millis(200));
+    /// queue.turn(); // otherwise the driver thread does it
+    /// assert_eq!(queue.get_many(10).len(), 1);
+    /// assert_eq!(queue.len(), 7);
+    /// ```
+    #[doc(alias = "tenant")]
+    #[doc(alias = "quota")]
+    #[doc(alias = "throttle")]
+    pub fn group_limits(mut self, limits: impl Fn(&K) -> GroupLimits + Send + Sync + 'static) -> Self {
+        let checked = move |key: &K| limits(key).check().unwrap_or_else(|error| panic!("{error}"));
+        self.settings.order.limits_of = Some(Box::new(checked));
+        self
+    }
+
+    /// How groups pay for their turns: by hand-outs (the default), or by the time that their keys are processing. Needs
+    /// [`fair_by`](Self::fair_by).
+    ///
+    /// # Examples
+    /// ```
+    /// use keyqueue::{Clock, Driver, FairShare, WorkQueue};
+    /// use std::time::Duration;
+    ///
+    /// let (clock, time) = Clock::mock();
+    /// let builder = WorkQueue::builder().clock(clock).driver(Driver::Manual);
+    /// let builder = builder.fair_by(|&(tenant, _): &(&str, u32)| tenant.to_owned());
+    /// let queue = builder.fair_share(FairShare::WorkTime).build();
+    /// queue.add_all((0..1000).flat_map(|n| [("slow", n), ("fast", n)]));
+    /// let mut hand_outs = [0, 0];
+    /// for _ in 0..550 {
+    ///     let item = queue.get().unwrap();
+    ///     let is_slow = item.0 == "slow";
+    ///     time.advance(Duration::from_millis(if is_slow { 10 } else { 1 }));
+    ///     hand_outs[usize::from(is_slow)] += 1;
+    /// }
+    /// assert!((8..=12).contains(&(hand_outs[0] / hand_outs[1])), "{hand_outs:?}");
+    /// ```
+    pub fn fair_share(mut self, share: FairShare) -> Self {
+        self.settings.order.shares = share.shares();
+        self
+    }
+
     /// What an [`add`](WorkQueue::add) does with a key that waits for its retry. [`DelayedAdd::Independent`] by default.
     ///
     /// # Examples
@@ -595,7 +660,9 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueueBuilder<K> {
     /// Builds the queue.
     ///
     /// # Errors
-    /// * If a [weight](Self::group_weight) or a [limit](Self::max_processing_per_group) is set without [`fair_by`](Self::fair_by).
+    /// * If a [weight](Self::group_weight), a [limit](Self::max_processing_per_group), [`group_limits`](Self::group_limits) or
+    ///   [`FairShare::WorkTime`] is set without [`fair_by`](Self::fair_by).
+    /// * If a weight or a limit is set beside [`group_limits`](Self::group_limits).
     /// * If the limit is 0.
     /// * If the clock is a [function](Clock::from_fn), and the driver is not [`Driver::Manual`].
     /// * If the rate of a [pace](Self::pace) is not a positive and finite number, or its burst is 0.
@@ -627,8 +694,17 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueueBuilder<K> {
                 "a clock of `Clock::from_fn` needs `Driver::Manual`",
             ));
         }
-        if self.settings.order.weight_of.is_some() && self.settings.order.group_of.is_none() {
-            return Err(InvalidArgument::new("group_weight", "a function", "it needs `fair_by`"));
+        let order = &self.settings.order;
+        let has_limits = order.limits_of.is_some();
+        let refused = [
+            ("group_weight", order.weight_of.is_some() && order.group_of.is_none(), "it needs `fair_by`"),
+            ("group_limits", has_limits && order.group_of.is_none(), "it needs `fair_by`"),
+            ("fair_share", order.shares != Shares::HandOuts && order.group_of.is_none(), "it needs `fair_by`"),
+            ("group_weight", has_limits && order.weight_of.is_some(), "`group_limits` has the weight"),
+        ];
+        if let Some((argument, _, why)) = refused.into_iter().find(|(_, is_refused, _)| *is_refused) {
+            let value = if argument == "fair_share" { "WorkTime" } else { "a function" };
+            return Err(InvalidArgument::new(argument, value, why));
         }
         if let Some((rate, burst)) = self.settings.pace {
             let why = if !rate.is_finite() || rate <= 0.0 {
@@ -645,6 +721,8 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueueBuilder<K> {
         let Some(limit) = self.max_processing_per_group else { return Ok(()) };
         let why = if self.settings.order.group_of.is_none() {
             "it needs `fair_by`"
+        } else if self.settings.order.limits_of.is_some() {
+            "`group_limits` has the limit"
         } else if limit == 0 {
             "no key would be handed out"
         } else {
@@ -713,6 +791,8 @@ impl<K> fmt::Debug for WorkQueueBuilder<K> {
             .field("strict_priorities", &order.strict)
             .field("fair_by", &order.group_of.is_some())
             .field("max_processing_per_group", &self.max_processing_per_group)
+            .field("group_limits", &order.limits_of.is_some())
+            .field("fair_share", &order.shares)
             .finish_non_exhaustive()
     }
 }

@@ -32,6 +32,8 @@ pub struct AddOptions {
     pub(crate) limiter_panicked: bool,
     /// Whether the limiter does not count this failure of a holder.
     pub(crate) is_uncounted: bool,
+    /// Whether a requeue pauses the group of its key for the delay.
+    pub(crate) pauses_group: bool,
 }
 
 /// The delay of a retry if the queue's limiter panics.
@@ -221,6 +223,7 @@ impl AddOptions {
             priority: None,
             limiter_panicked: false,
             is_uncounted: false,
+            pauses_group: false,
         }
     }
 

@@ -3,7 +3,7 @@
 //! A group that is [held back](crate::order) no longer owes a wake-up for each of its keys that may be handed out now. One that is released
 //! at a certain time owes [`Owed::DEADLINE`], if that is earlier than all others, and [`expire`](Machine::expire) releases it.
 
-use super::{EntryRef, Machine, Mode, Owed};
+use super::{Claimed, EntryRef, Machine, Mode, Owed};
 use crate::order::{Bin, Group, Groups};
 
 impl<K> Machine<K> {
@@ -44,6 +44,11 @@ impl<K> Machine<K> {
     /// Pauses a group until this time, or longer if it is paused for longer already.
     pub(crate) fn pause_group(&mut self, hash: u64, until: u64, now: u64, mode: Mode) -> Owed {
         self.change(mode, |groups, _| groups.pause(hash, until, now))
+    }
+
+    /// The hash of the group of a held key, if keys have groups.
+    pub(crate) fn group_of(&self, claimed: &Claimed<K>) -> Option<u64> {
+        self.order.group(self.held(claimed).group()).map(|group| group.hash)
     }
 
     pub(crate) fn resume_group(&mut self, hash: u64, now: u64, mode: Mode) -> Owed {

@@ -22,7 +22,7 @@ impl Default for Limits {
 
 impl Limits {
     /// Whether the group may be full or throttled.
-    pub(super) fn holds_back(&self) -> bool {
+    pub(crate) fn holds_back(&self) -> bool {
         self.max_processing < u32::MAX || self.rate.is_some()
     }
 }

@@ -215,7 +215,7 @@ impl<K: Hash + Eq> Shared<K> {
                     return Place { held, hash, group: Group::default(), claim: None };
                 }
             }
-            let group = *of_key.get_or_insert_with(|| self.settings.order.ask(key, &self.hasher)); // without a lock (P17)
+            let group = *of_key.get_or_insert_with(|| self.group_of(key)); // without a lock (P17)
             let index = self.shard_of_group(group);
             let (held, hash) = (self.at(index).lock(), own.in_shard(index));
             match directory.claim(hash, named) {
@@ -232,7 +232,7 @@ impl<K: Hash + Eq> Shared<K> {
         }
         let locked = held.locked;
         drop(held);
-        let group = self.settings.order.ask(key, &self.hasher);
+        let group = self.group_of(key);
         (group, locked.lock())
     }
 }

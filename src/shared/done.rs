@@ -153,6 +153,9 @@ impl<K> Shared<K> {
         if options.has_level() {
             this.expect_levels();
         }
+        if options.pauses_group {
+            this.expect_holds();
+        }
         let (mut hand, mut how) = (None, this.how(&options));
         let mut held = this.home(&claimed).lock();
         let mode = this.mode();
@@ -166,6 +169,9 @@ impl<K> Shared<K> {
         let (mut section, mut worked) = (this.section_in(held, mode), MaybeNanos::UNKNOWN);
         if mode.is_measured && mode.is_open {
             worked = this.note_end(&mut section, &claimed, how.may_delay().then_some(how.now));
+        }
+        if options.pauses_group {
+            section.pause_group_of(&claimed, how.now.saturating_add(how.delay.unwrap_or(0)), how.now);
         }
         let requeued = section.requeue(&mut hand, claimed, how, end);
         let has_added = section.take_added();

@@ -65,7 +65,7 @@ impl Flags {
     pub(super) const DRAINERS: Self = Self(1 << 5);
     /// Keys have priorities or groups, so that a shard may have an order other than a line (O1). Never cleared.
     pub(super) const ORDERED: Self = Self(1 << 6);
-    /// Groups may be full.
+    /// Groups may be held back, so that getters may wait although keys are queued. Never cleared.
     pub(super) const LIMITED: Self = Self(1 << 7);
     /// The lock-free engine, in a queue whose keys have no groups. Never cleared.
     #[cfg(feature = "lock-free")]

@@ -30,7 +30,7 @@
 //!   take                              | a hand-out
 //!   thread   driver                   | the driver thread, and its work: delays expire, tasks are woken
 //!   reports   snapshot   shrink       | the observer's interval; looks at the queue; `shrink_to_fit`
-//!   failures                          | limiters
+//!   failures   groups                 | limiters; calls on a group
 //!   start                             | of the driver thread
 //!   expire                            | delays that expire in a section of a getter
 //!   section                           | a critical section of a shard
@@ -72,6 +72,7 @@ mod failures;
 mod free;
 mod get;
 mod getters;
+mod groups;
 mod hub;
 mod life_cycle;
 mod locked;
@@ -93,6 +94,6 @@ pub(crate) use drain::WaitGoal;
 pub use driver::Driver;
 pub(crate) use driver::start_driver_thread;
 pub(crate) use get::Wait;
-pub(crate) use settings::{Limiter, MAX_SHARDS, Order, Settings};
+pub(crate) use settings::{Limiter, MAX_SHARDS, MAX_WEIGHT, Order, Settings};
 pub(crate) use state::{Shared, Wakeups};
 pub(crate) use waiters::DirtyWait;

@@ -168,7 +168,7 @@ impl<K> Shared<K> {
         if owed.has(Owed::DRAINED) && flags.has(Flags::DRAINERS) {
             wakes.append(self.hub().life_cycle.work_ended(locked.index));
         }
-        // Getters that have waited for keys of full groups, or for tokens. Those of several shards look at the others again,
+        // Getters that have waited for keys of groups that are held back, or for tokens. Those of several shards look at the others again,
         // because only a getter that visits all knows what is left.
         if owed.has(Owed::OVER) && flags.has(Flags::HELD_BACK) {
             wakes.append(self.hub().getters.take_all());
@@ -334,6 +334,33 @@ impl<'s, K> Section<'s, K> {
     pub(super) fn take_out(&mut self, hand: &mut Option<K>, seen: Seen) -> TakenOut {
         let answer = self.held.machine.take_out(hand, seen, self.mode);
         self.note_taken(answer)
+    }
+
+    pub(super) fn set_group(&mut self, group: Group) {
+        let owed = self.held.machine.set_group(group, self.mode);
+        self.note_taken(((), owed));
+    }
+
+    pub(super) fn unset_group(&mut self, group: Group) {
+        let owed = self.held.machine.unset_group(group, self.mode);
+        self.note_taken(((), owed));
+    }
+
+    pub(super) fn pause_group(&mut self, hash: u64, until: u64, now: u64) {
+        let owed = self.held.machine.pause_group(hash, until, now, self.mode);
+        self.note_taken(((), owed));
+    }
+
+    /// Pauses the group of a held key.
+    pub(super) fn pause_group_of(&mut self, claimed: &Claimed<K>, until: u64, now: u64) {
+        if let Some(hash) = self.held.machine.group_of(claimed) {
+            self.pause_group(hash, until, now);
+        }
+    }
+
+    pub(super) fn resume_group(&mut self, hash: u64, now: u64) {
+        let owed = self.held.machine.resume_group(hash, now, self.mode);
+        self.note_taken(((), owed));
     }
 
     pub(super) fn rest(&mut self, claimed: &Claimed<K>, now: u64, time: u64) {

@@ -48,6 +48,9 @@ pub(crate) const MAX_WEIGHT: u32 = 1000;
 /// The weight of a key's group: the number of keys that the group gives in a turn.
 type WeightOf<K> = Box<dyn Fn(&K) -> u32 + Send + Sync>;
 
+/// The limits of a key's group.
+type LimitsOf<K> = Box<dyn Fn(&K) -> Limits + Send + Sync>;
+
 /// Hashes the group of a key, with the queue's hasher.
 type HashOf<K> = Box<dyn Fn(&K, &RandomState) -> u64 + Send + Sync>;
 
@@ -63,11 +66,14 @@ pub(crate) struct Order<K> {
     pub(crate) group_of: Option<HashOf<K>>,
     /// The weight of a key's group.
     pub(crate) weight_of: Option<WeightOf<K>>,
+    /// The weight and the limits of a key's group, in place of the two above.
+    pub(crate) limits_of: Option<LimitsOf<K>>,
 }
 
 impl<K> Default for Order<K> {
     fn default() -> Self {
-        Self { strict: false, shares: Shares::HandOuts, limit: None, group_of: None, weight_of: None }
+        let shares = Shares::HandOuts;
+        Self { strict: false, shares, limit: None, group_of: None, weight_of: None, limits_of: None }
     }
 }
 
@@ -79,11 +85,13 @@ impl<K> Order<K> {
 
     /// Asks for the group of a key, if keys have groups. Not under the lock (P17).
     #[cold]
-    pub(super) fn ask(&self, key: &K, hasher: &RandomState) -> Group {
+    pub(super) fn ask(&self, key: &K, hasher: &RandomState, clock: &Clock) -> Group {
         let hash = self.group_of.as_ref().map_or(0, |group| group(key, hasher));
-        let weight = self.weight_of.as_ref().map_or(1, |weight| weight(key));
-        let max_processing = self.limit.unwrap_or(u32::MAX);
-        let limits = Limits { weight: weight.clamp(1, MAX_WEIGHT) as u16, max_processing, rate: None };
-        Group { hash, limits, now: 0 }
+        let limits = self.limits_of.as_ref().map(|limits| limits(key)).unwrap_or_else(|| {
+            let weight = self.weight_of.as_ref().map_or(1, |weight| weight(key));
+            let max_processing = self.limit.unwrap_or(u32::MAX);
+            Limits { weight: weight.clamp(1, MAX_WEIGHT) as u16, max_processing, rate: None }
+        });
+        Group { hash, limits, now: if limits.rate.is_some() { clock.now() } else { 0 } }
     }
 }

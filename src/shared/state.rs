@@ -102,7 +102,7 @@ impl<K: Hash + Eq> Shared<K> {
             (settings.measure || observer.is_some(), Flags::MEASURED),
             (observer.is_some(), Flags::OBSERVED),
             (order.group_of.is_some(), Flags::ORDERED),
-            (order.limit.is_some(), Flags::LIMITED),
+            (order.limit.is_some() || order.limits_of.is_some(), Flags::LIMITED),
             (pace.is_some(), Flags::PACED),
         ];
         let flags = Flags(flags.into_iter().map(|(is_set, flag)| if is_set { flag.0 } else { 0 }).sum());
@@ -186,7 +186,7 @@ impl<K: Hash + Eq> Shared<K> {
     /// The index of the shard to which a new key goes.
     pub(crate) fn shard_index(&self, key: &K) -> usize {
         match &self.directory {
-            Some(_) => self.shard_of_group(self.settings.order.ask(key, &self.hasher)),
+            Some(_) => self.shard_of_group(self.group_of(key)),
             None => self.hash(key).shard(self.settings.shards),
         }
     }
@@ -329,7 +329,7 @@ impl<K> Shared<K> {
     #[inline]
     pub(crate) fn len(&self) -> usize {
         if_free!(self, free => free.len());
-        if self.flags().has(Flags::LIMITED) { self.all().map(Locked::total).sum() } else { self.ready() }
+        if self.settings.order.has_groups() { self.all().map(Locked::total).sum() } else { self.ready() }
     }
 
     /// The number of tokens of the [pace](super::pace) that are there.

@@ -6,7 +6,8 @@
 //!          ▼                                                       │
 //!   get ──▶ handler ──▶ Success ───────────────▶ succeed ──────────┤
 //!    │         │        RequeueAfter(d) ───────▶ requeue_after ────┤
-//!    │         │        RequeueWith(options) ──▶ requeue_with ─────┤
+//!    │         │        RequeueWith(options),                      │
+//!    │         │        PauseGroup ────────────▶ requeue_with ─────┤
 //!    │         │        Retry, Failed,                             │
 //!    │         │        RetryAfter ─────┬──────▶ retry ────────────┤
 //!    │         └ panic ─────────────────┘└ too often ─┐            │
@@ -251,7 +252,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkersBuilder<K> {
         self
     }
 
-    /// Sets a hook for each error of a handler ([`Outcome::Failed`] and [`Outcome::RetryAfter`]). The hook runs before the key is retried
+    /// Sets a hook for each error of a handler ([`Outcome::Failed`], [`Outcome::RetryAfter`] and [`Outcome::PauseGroup`]). The hook runs before the key is retried
     /// or given up. (The reason of an [`Outcome::GiveUp`] goes to [`on_give_up`](Self::on_give_up).)
     ///
     /// # Examples

@@ -207,6 +207,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
             Outcome::Retry => self.retry(item, Duration::ZERO, GivenUp::default()),
             Outcome::Failed(error) => self.failed(item, Duration::ZERO, &*error),
             Outcome::RetryAfter { delay, error } => self.failed(item, delay, &*error),
+            Outcome::PauseGroup { delay, error } => self.pause_group(item, delay, &*error),
             Outcome::GiveUp(reason) => {
                 let (retries, _) = self.retries(&item);
                 self.give_up(item, GivenUp { retries, reason: Some(&*reason), panic: None });
@@ -214,10 +215,25 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
         }
     }
 
-    fn failed(&self, item: Item<'_, K>, delay: Duration, error: &(dyn Error + Send + Sync + 'static)) {
-        if let Some(hook) = &self.workers.hooks.on_error {
-            self.catch_user_panic(|| hook(&item, error));
+    #[cold]
+    fn pause_group(&self, item: Item<'_, K>, delay: Duration, error: &(dyn Error + Send + Sync + 'static)) {
+        if !self.workers.queue.shared.settings.order.has_groups() {
+            return self.failed(item, delay, error);
         }
+        self.tell_error(&item, error);
+        self.counts.requeued.add();
+        let options = AddOptions { pauses_group: !delay.is_zero(), ..AddOptions::new().after(delay) };
+        self.requeue(item, options, End::Done, &self.counts.refused_requeues);
+    }
+
+    fn tell_error(&self, item: &Item<'_, K>, error: &(dyn Error + Send + Sync + 'static)) {
+        if let Some(hook) = &self.workers.hooks.on_error {
+            self.catch_user_panic(|| hook(item, error));
+        }
+    }
+
+    fn failed(&self, item: Item<'_, K>, delay: Duration, error: &(dyn Error + Send + Sync + 'static)) {
+        self.tell_error(&item, error);
         self.retry(item, delay, GivenUp { reason: Some(error), ..GivenUp::default() });
     }
 

@@ -35,7 +35,7 @@ impl RunSpan {
     fn note(&self, outcome: &Outcome) {
         let Some(span) = &self.0 else { return };
         match outcome {
-            Outcome::Failed(error) | Outcome::RetryAfter { error, .. } => {
+            Outcome::Failed(error) | Outcome::RetryAfter { error, .. } | Outcome::PauseGroup { error, .. } => {
                 span.in_scope(|| tracing::warn!(%error, "failed"));
             }
             Outcome::GiveUp(error) => span.in_scope(|| tracing::warn!(%error, "given up")),
