@@ -13,6 +13,7 @@ mod order;
 mod shards;
 mod shutdown;
 mod stop;
+mod tenants;
 mod waiting;
 mod watch;
 mod workers;

@@ -148,7 +148,7 @@ impl<K: Hash + Eq> Shared<K> {
         #[cfg(not(feature = "lock-free"))]
         let (others_to_test, capacity) = (shards - 1, settings.capacity);
         let new_shard = |index| new_shard(index, capacity);
-        let fronts = has_directory.then(|| Box::new([const { AtomicU64::new(0) }; 256]));
+        let fronts = has_directory.then(|| Box::new(std::array::from_fn(|_| AtomicU64::new(0))));
         Self {
             id: next_id(),
             others_to_test,
