@@ -37,10 +37,15 @@
 //! * **P19** *Priorities.* A key of a higher priority is handed out first. Of several adds of a key the highest priority counts, and a key
 //!   that its holder puts back keeps its own. Low priorities do not starve, because one of 16 hand-outs goes to the lower ones that wait,
 //!   in turn, unless the queue is [strict](crate::WorkQueueBuilder::strict_priorities).
-//! * **P20** *Groups.* The groups of one priority take turns, and in its turn a group gives as many keys as its weight. A group that is
-//!   new, or has missed a turn while it had no keys, goes ahead of those that have had turns, which still get one of 16 hand-outs.
-//!   With a [limit](crate::WorkQueueBuilder::max_processing_per_group), at most that many keys of a group are processing at a time, in
-//!   whatever number of shards. A group that reaches the limit ends its turn, and one that has missed a turn while it was full goes ahead like a new one.
+//! * **P20** *Groups.* The groups of one priority take turns, in rounds that all shards share, and in its turn a group gives as many keys
+//!   as its weight. While one getter takes the keys, no group that always has keys gets more than two turns more than another. A group that is new, or has missed a turn
+//!   while it had no keys or was held back, goes ahead of those that have had turns, which still get one of 16 hand-outs. With
+//!   [handler time](crate::FairShare::WorkTime), a turn is worth a time instead, and groups that always have keys get the same time, in
+//!   proportion to their weights.
+//! * **P32** *Limits of groups.* At most as many keys of a group are processing as its [limit](crate::GroupLimits::max_processing) allows,
+//!   and over any span of time at most `burst + rate * span` are handed out by its [rate](crate::GroupLimits::rate). None is handed out
+//!   while the group is [paused](crate::Group::pause). This is exact in whatever number of shards, and from the moment at which a call
+//!   changes the limits; what is processing then stays so. Keys of a group that is held back stay queued, also after a shut-down.
 //!
 //! These are the bounds of P18 and P19. They do not hold from the time at which a thread that has locked the key's shard is stopped (P21)
 //! until a getter finds the lock free. A thread that ended counts as a getter until another one takes over its shard.
@@ -52,6 +57,7 @@
 //! | in addition, if getters find the key's shard locked | `20 * 64` |
 //! | in a list of keys that a call takes out, younger keys of the same priority and turn of groups before a key | `(shards - 1) * 64` |
 //! | with several shards, hand-outs of lower priorities, besides their turns, while a key waits | `4 * (shards + getters)` |
+//! | hand-outs before the first key of a group that had none, beside groups that have had turns | `2 * (shards + getters)` |
 //! | hand-outs until the last of `n` keys of lower priorities comes, unless the queue is strict or a group full | `16 * (n + 1) + 4 * (shards + getters)` |
 //!
 //! # Delays
@@ -75,7 +81,7 @@
 //! # Shut-down
 //!
 //! * **P6** The queue refuses adds from the shut-down on, still hands out its queued keys, and queues dirty keys again when they are done.
-//!   A get that finds no queued key says that the queue is shut down; while a full group has queued keys, it waits instead.
+//!   A get that finds no queued key says that the queue is shut down; while a group that is held back (P32) has queued keys, it waits instead.
 //! * **P7** *Drain.* A drain returns when no key is queued or processing, at its deadline, or when a plain shut-down follows. Any number of
 //!   callers may drain at the same time.
 //!
@@ -86,7 +92,7 @@
 //! * **P15** The queue frees its memory after a burst, and drops a key at once when nothing needs it. A limiter can bound the memory for
 //!   keys that are never forgotten.
 //! * **P16** *An idle queue runs nothing.* The queue's only thread starts with the first delay, the first task that passes by a busy shard
-//!   (P21), the first getter that waits for a token (P31), or the first add if the observer has an
+//!   (P21), the first getter that waits for a token (P31), the first group that is throttled or paused (P32), or the first add if the observer has an
 //!   [interval](crate::observe::Observer::interval). The thread sleeps until a delay, such a task or a report is due, and the reports end
 //!   when no key is queued, processing or delayed.
 //! * **P17** *Your code runs without a lock*: keys, wakers, observers, limiters, hooks and predicates. The exceptions are the function of
