@@ -9,6 +9,7 @@ use super::state::if_free;
 use crate::Priority;
 use crate::machine::{Claimed, Machine, View, Which};
 use crate::observe::{Histogram, Metrics};
+use crate::order::Groups;
 use crate::stats::{DelayedKey, GroupStats, Level, Stats};
 use crate::sync::{Arc, give_way};
 use crate::time::time_left;
@@ -83,6 +84,7 @@ impl<K> Shared<K> {
             });
         }
         self.add_hub(&mut metrics.stats);
+        metrics.groups = self.settings.order.has_groups().then(|| self.group_metrics());
         let runs = self.hub.lock().runs.clone();
         metrics.runs = runs.sum();
         metrics.queue_duration.add(&normal);
@@ -150,6 +152,13 @@ impl<K> Shared<K> {
         stats.failures += counts.failures;
         stats.given_up += counts.given_up;
         stats.taken += counts.taken;
+        if let Some([known, full, throttled, paused, set]) = machine.order().groups_seen().map(Groups::counts) {
+            stats.groups += known;
+            stats.groups_full += full;
+            stats.groups_throttled += throttled;
+            stats.groups_paused += paused;
+            stats.groups_set += set;
+        }
         let next_deadline = machine.next_deadline().map(|at| time_left(at, now));
         stats.next_deadline = [stats.next_deadline, next_deadline].into_iter().flatten().min();
         let Some(ages) = ages else { return };
@@ -253,14 +262,13 @@ impl<K: Clone> Shared<K> {
                 groups.reserve(AT_ONCE); // as in `look_at`
                 locked.lock().look(at, Which::Active, |view| {
                     let Some(of) = view.group() else { return };
-                    let (latest, group) = groups.entry(of.hash).or_insert_with(|| {
-                        let key = view.key().clone();
-                        (usize::MAX, GroupStats { key, queued: 0, processing: 0, handed_out: 0, oldest: None })
-                    });
+                    let (latest, group) =
+                        groups.entry(of.hash).or_insert_with(|| (shard, GroupStats::new(view.key().clone(), &of, now)));
                     if std::mem::replace(latest, shard) != shard {
                         group.handed_out += of.handed_out;
+                        group.work += Duration::from_nanos(of.work);
+                        group.processing += of.processing as usize;
                     }
-                    group.processing += usize::from(view.is_processing());
                     if view.is_queued() {
                         group.queued += 1;
                         group.oldest = group.oldest.max(view.queued_at().map(|queued_at| since(queued_at, now)));
@@ -268,7 +276,9 @@ impl<K: Clone> Shared<K> {
                 })
             });
         }
+        let all = this.group_metrics().total;
         let mut groups: Vec<_> = groups.into_iter().collect();
+        groups.iter_mut().for_each(|(_, (_, group))| group.share = this.share_of(group, all));
         groups.sort_unstable_by_key(|&(hash, _)| hash); // not in the order of the map, which differs each time (P27)
         groups.into_iter().map(|(_, (_, group))| group).collect()
     }
