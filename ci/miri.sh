@@ -27,7 +27,7 @@ part() {
     calls) echo --test client_go --test remove --test take_where ;;
     items) echo --test queue --test batches ;;
     workers) echo --test workers --test worker_panics --test stops ;;
-    waits) echo --test wait_idle --test observers --test delays_turned --test newest_decision ;;
+    waits) echo --test wait_idle --test observers --test delays_turned --test newest_decision --test pace ;;
     *) return 1 ;;
     esac
 }
@@ -45,6 +45,7 @@ delays_stress      # runs by the clock
 freed_after_the_lock # an allocator of its own
 gives_way          # 100 000 keys
 groups             # 100 000 keys
+groups_in_shards   # threads at full speed; `against_reference` has the same calls in one thread
 handlers           # forms of handlers: `workers` runs the same loop
 idle               # reads processor times from /proc
 limiter_traces     # limiters have no unsafe code

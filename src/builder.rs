@@ -92,6 +92,7 @@ impl<K> WorkQueueBuilder<K> {
             observer: None,
             limiter: Limiter::Inline(default_backoff().to_function()),
             order: Order::default(),
+            pace: None,
         };
         Self { settings, max_processing_per_group: None }
     }
@@ -134,9 +135,9 @@ impl<K> WorkQueueBuilder<K> {
     ///
     /// The keys are in a concurrent map (`papaya`), and their order is a segment queue (`crossbeam-queue`). All calls work as they do on
     /// other queues. What needs all queued keys to stand still is refused by [`try_build`](Self::try_build): [groups](Self::fair_by),
-    /// [strict priorities](Self::strict_priorities). So is a [policy](Self::delayed_add) other than `Independent`, because an add without a
-    /// delay does not look at delays here. An add or a requeue with a [priority](crate::AddOptions::priority) other than `NORMAL` panics;
-    /// the requeue has ended the hand-out before.
+    /// [strict priorities](Self::strict_priorities). So is a [pace](Self::pace), because a key and a token cannot be taken in one step, and
+    /// a [policy](Self::delayed_add) other than `Independent`, because an add without a delay does not look at delays here. An add or a
+    /// requeue with a [priority](crate::AddOptions::priority) other than `NORMAL` panics; the requeue has ended the hand-out before.
     ///
     /// # When to take it
     ///
@@ -249,6 +250,68 @@ impl<K> WorkQueueBuilder<K> {
             Some(schedule) => Limiter::Inline(schedule),
             None => Limiter::External(Box::new(limiter)),
         };
+        self
+    }
+
+    /// Limits the hand-outs of the whole queue: over any span of time, all getters together get at most `burst + rate_per_second * span`
+    /// keys. No limit by default.
+    ///
+    /// This is for what all keys use together, such as an API that allows 200 requests a second. A [limiter](Self::rate_limiter), in
+    /// contrast, is asked by retries only. A queue starts with `burst` tokens. Each hand-out spends one, and `rate_per_second` of them come
+    /// in a second, until there are `burst` again. It does not matter how long the keys are then processed.
+    ///
+    /// The limit is exact, also with several [shards](Self::shards), by the times at which getters read the [clock](Self::clock) (to within
+    /// four nanoseconds of the span, if a token does not take a whole number of them). It is the *generic cell rate algorithm* (ITU-T I.371),
+    /// as in a [`Bucket`](crate::rate_limiter::Bucket). A rate above 10^9 is no limit, because it is more than a token for each step of the
+    /// clock.
+    ///
+    /// # While there is no token
+    ///
+    /// * [`get`](WorkQueue::get), in all its forms, waits, and so do workers. [`try_get`](WorkQueue::try_get) returns
+    ///   [`Empty`](crate::TryGetError::Empty). [`get_many`](WorkQueue::get_many) and [`get_batch`](WorkQueue::get_batch) wait for one token,
+    ///   and return at most as many keys as there are tokens. A getter that gives up has spent none.
+    /// * Keys stay queued: [`len`](WorkQueue::len) and drains count them, [`wait_idle`](WorkQueue::wait_idle) waits for them, and they keep
+    ///   their order. A key of a higher priority that comes meanwhile gets the next token.
+    /// * Calls that take keys out, such as [`remove`](WorkQueue::remove) and [`take_where`](WorkQueue::take_where), need no token.
+    /// * A shut-down and drains keep the pace, so that getters wait for tokens until no key is queued.
+    ///   [`Workers::stop`](crate::Workers::stop), and a drain of workers at its deadline, do not wait: they return the queued keys.
+    /// * [`Stats::paced_for`](crate::Stats::paced_for) says when the next token comes.
+    ///
+    /// # Who wakes getters
+    ///
+    /// With [`Driver::Thread`] the driver thread wakes a getter for each token, and starts with the first getter that waits for one. A
+    /// wake-up takes some 50 µs, so that above some thousand hand-outs a second a burst of about a millisecond's tokens is needed to reach the
+    /// rate.
+    ///
+    /// With [`Driver::Manual`] threads that wait for a token park until it comes, as long in real time as the clock has to go. Tasks are
+    /// woken by [`turn`](WorkQueue::turn), and so are threads if tasks wait beside them. With a mock clock all of them are woken by `turn`,
+    /// or by the driver thread, after the clock was moved.
+    ///
+    /// # Errors
+    /// [`try_build`](Self::try_build) refuses a rate that is not a number, not positive or infinite, and a burst of 0. It also refuses a
+    /// pace in a lock-free queue.
+    ///
+    /// # Examples
+    /// ```
+    /// use keyqueue::{Clock, Driver, WorkQueue};
+    /// use std::time::Duration;
+    ///
+    /// let (clock, time) = Clock::mock();
+    /// let builder = WorkQueue::builder().clock(clock).driver(Driver::Manual);
+    /// let queue = builder.pace(10.0, 2).build(); // 10 a second, and 2 at once
+    /// queue.add_all(0..100);
+    /// assert_eq!(queue.get_many(100).len(), 2);
+    /// assert!(queue.try_get().is_err());
+    /// assert_eq!(queue.stats().paced_for, Some(Duration::from_millis(100)));
+    /// time.advance(Duration::from_millis(100));
+    /// assert_eq!(*queue.try_get().unwrap(), 2);
+    /// assert_eq!(queue.len(), 97);
+    /// ```
+    #[doc(alias = "rate_limit")]
+    #[doc(alias = "throttle")]
+    #[doc(alias = "limiter")]
+    pub fn pace(mut self, rate_per_second: f64, burst: u32) -> Self {
+        self.settings.pace = Some((rate_per_second, burst));
         self
     }
 
@@ -419,11 +482,16 @@ impl<K> WorkQueueBuilder<K> {
     /// In its turn a group with queued keys gives [`group_weight`](Self::group_weight) keys (1 by default), and then goes to the end.
     /// Within a group keys are first in, first out, and with priorities, groups take turns within a priority. A group that had no queued
     /// keys comes before those that have had turns, unless its own next turn would not have come yet, in which case it joins at the end.
-    /// With several [shards](Self::shards), groups take turns in each.
+    /// With several [shards](Self::shards), the group of a key chooses its shard instead of the key, so that a group is in one of them, and
+    /// groups take turns in each. A few large groups therefore do not use all shards.
     ///
     /// The queue knows a group by a 64-bit hash of the function's result, so two groups with the same hash count as one. The queue calls
     /// the function under no lock, once for a key that is new to the queue, or twice if two threads add the key at the same time. If the
     /// function panics, the add panics and has no effect.
+    ///
+    /// **Equal keys must have equal groups**, as [`Hash`] demands equal hashes of them: `k1 == k2` implies `group(k1) == group(k2)`. It is
+    /// a logic error if they have not, or if the function answers differently from call to call. Then the first answer counts for as long
+    /// as the queue knows the key, which still has one holder (P1).
     ///
     /// The turns are those of FQ-CoDel (RFC 8290), with a cost of one, so a hand-out takes the same time with any number of groups.
     ///
@@ -462,8 +530,8 @@ impl<K> WorkQueueBuilder<K> {
         self
     }
 
-    /// The number of keys of a group that may be processing at a time. Needs [`fair_by`](Self::fair_by), and a queue with one shard. No
-    /// limit by default.
+    /// The number of keys of a group that may be processing at a time. Needs [`fair_by`](Self::fair_by). The limit is exact, also with
+    /// several [shards](Self::shards). No limit by default.
     ///
     /// A group at its limit is *full*: the queue hands out none of its queued keys until one of its processing keys is done. These keys
     /// count in [`len`](WorkQueue::len), and drains wait for them. After a shut-down, getters wait while such keys are queued. A group that
@@ -595,8 +663,9 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueueBuilder<K> {
     /// * If a [weight](Self::group_weight), a [limit](Self::max_processing_per_group), [`group_limits`](Self::group_limits) or
     ///   [`FairShare::WorkTime`] is set without [`fair_by`](Self::fair_by).
     /// * If a weight or a limit is set beside [`group_limits`](Self::group_limits).
-    /// * If the limit is 0, or limits are set in a queue with several shards, which cannot keep them exactly.
+    /// * If the limit is 0.
     /// * If the clock is a [function](Clock::from_fn), and the driver is not [`Driver::Manual`].
+    /// * If the rate of a [pace](Self::pace) is not a positive and finite number, or its burst is 0.
     /// * With the feature `lock-free`, if a setting is one that the lock-free engine does not have.
     ///
     /// # Examples
@@ -632,15 +701,22 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueueBuilder<K> {
             ("group_limits", has_limits && order.group_of.is_none(), "it needs `fair_by`"),
             ("fair_share", order.shares != Shares::HandOuts && order.group_of.is_none(), "it needs `fair_by`"),
             ("group_weight", has_limits && order.weight_of.is_some(), "`group_limits` has the weight"),
-            (
-                "group_limits",
-                has_limits && self.settings.shards > 1,
-                "a queue with several shards cannot keep them exactly",
-            ),
         ];
         if let Some((argument, _, why)) = refused.into_iter().find(|(_, is_refused, _)| *is_refused) {
             let value = if argument == "fair_share" { "WorkTime" } else { "a function" };
             return Err(InvalidArgument::new(argument, value, why));
+        }
+        if let Some((rate, burst)) = self.settings.pace {
+            let why = if !rate.is_finite() || rate <= 0.0 {
+                "the rate must be positive and finite"
+            } else if burst == 0 {
+                "with a burst of 0 no key would be handed out"
+            } else {
+                ""
+            };
+            if !why.is_empty() {
+                return Err(InvalidArgument::new("pace", format!("({rate:?}, {burst})"), why));
+            }
         }
         let Some(limit) = self.max_processing_per_group else { return Ok(()) };
         let why = if self.settings.order.group_of.is_none() {
@@ -649,8 +725,6 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueueBuilder<K> {
             "`group_limits` has the limit"
         } else if limit == 0 {
             "no key would be handed out"
-        } else if self.settings.shards > 1 {
-            "a queue with several shards cannot keep it exactly"
         } else {
             // A limit above 2^32 keys is none, because a queue has fewer.
             self.settings.order.limit = u32::try_from(limit).ok().filter(|limit| *limit < u32::MAX);
@@ -662,10 +736,12 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueueBuilder<K> {
     /// The setting that the lock-free engine does not have, if one is set.
     #[cfg(feature = "lock-free")]
     fn check_lock_free(&self) -> Result<(), InvalidArgument> {
-        let Settings { delayed_add, order, .. } = &self.settings;
+        let Settings { delayed_add, order, pace, .. } = &self.settings;
         let line = "the order of a lock-free queue is first in, first out";
         let policy = "in a lock-free queue an add without a delay does not look at the delay of its key";
+        let step = "a lock-free queue cannot take a key and a token in one step";
         let refused = [
+            ("pace", pace.map(|pace| format!("{pace:?}")), step),
             ("fair_by", order.group_of.is_some().then(|| "a function".into()), line),
             ("strict_priorities", order.strict.then(|| "true".into()), line),
             ("delayed_add", (*delayed_add != DelayedAdd::Independent).then(|| format!("{delayed_add:?}")), policy),
@@ -698,8 +774,9 @@ impl<K> RefUnwindSafe for WorkQueueBuilder<K> {}
 
 impl<K> fmt::Debug for WorkQueueBuilder<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Settings { name, seed, shards, capacity, clock, driver, delayed_add, on_panic, measure, order, .. } =
-            &self.settings;
+        let Settings {
+            name, seed, shards, capacity, clock, driver, delayed_add, on_panic, measure, order, pace, ..
+        } = &self.settings;
         f.debug_struct("WorkQueueBuilder")
             .field("name", name)
             .field("seed", seed)
@@ -710,6 +787,7 @@ impl<K> fmt::Debug for WorkQueueBuilder<K> {
             .field("delayed_add", delayed_add)
             .field("on_panic", on_panic)
             .field("measure", measure)
+            .field("pace", pace)
             .field("strict_priorities", &order.strict)
             .field("fair_by", &order.group_of.is_some())
             .field("max_processing_per_group", &self.max_processing_per_group)

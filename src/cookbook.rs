@@ -230,12 +230,15 @@
 //! # });
 //! ```
 //!
-//! **At most n requests a second.** The queue's limiter delays [only retries](crate::rate_limiter#what-they-limit) and `add_rate_limited`,
-//! which counts a failure. So a handler takes a token of a bucket before each request, and waits for it. Meanwhile it holds its key, which
-//! does no harm, as events that come lead to one more run. But it also holds its worker. With one bucket for all keys this does no harm
-//! either: the other workers would wait for the same tokens. With a bucket for each host or tenant, though, one whose tokens are used up would
-//! soon keep all workers waiting, and the others would get no more than it does. So let at most one or two keys of each tenant be
-//! processing at a time:
+//! **At most n runs a second**, of all keys together: [`pace`](crate::WorkQueueBuilder::pace). Workers wait for it without a key in their
+//! hands, so that the key that is then first comes next.
+//!
+//! **At most n requests a second**, if a run makes several, or each tenant has a rate. The queue's limiter delays [only
+//! retries](crate::rate_limiter#what-they-limit) and `add_rate_limited`, which counts a failure. So a handler takes a token of a bucket
+//! before each request, and waits for it. Meanwhile it holds its key, which does no harm, as events that come lead to one more run. But it
+//! also holds its worker. With one bucket for all keys this does no harm either: the other workers would wait for the same tokens. With a
+//! bucket for each host or tenant, though, one whose tokens are used up would soon keep all workers waiting, and the others would get no
+//! more than it does. So let at most one or two keys of each tenant be processing at a time:
 //! ```
 //! use keyqueue::WorkQueue;
 //! use keyqueue::rate_limiter::Bucket;

@@ -1,7 +1,7 @@
 //! What a user says of groups: their limits, how they share the queue, and calls on one of them.
 
 use crate::order::{Group as Order, Limits, Shares};
-use crate::rate_limiter::Rate;
+use crate::rate_limiter::limit;
 use crate::shared::{MAX_WEIGHT, Shared};
 use crate::{GroupStats, InvalidArgument, WorkQueue};
 use std::fmt;
@@ -133,7 +133,7 @@ impl GroupLimits {
             weight: weight.clamp(1, MAX_WEIGHT) as u16,
             // A limit above 2^32 keys is none, because a queue has fewer.
             max_processing: max_processing.map_or(u32::MAX, |keys| u32::try_from(keys).unwrap_or(u32::MAX)),
-            rate: rate.and_then(|(rate, burst)| Rate::per_second(rate, burst)),
+            rate: rate.and_then(|(rate, burst)| limit(rate, burst)),
         })
     }
 }

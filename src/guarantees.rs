@@ -10,7 +10,8 @@
 //!
 //! # Adds and hand-outs
 //!
-//! * **P1** *One holder.* A key is queued at most once, and two items of one key are never alive at the same time.
+//! * **P1** *One holder.* A key is queued at most once, and two items of one key are never alive at the same time. This holds even if
+//!   [`fair_by`](crate::WorkQueueBuilder::fair_by) names different groups for equal keys, which it must not.
 //! * **P2** *No lost add.* After each accepted add a hand-out of its key begins, even if the add races with a get or with the end of a
 //!   hand-out. This hand-out sees what happened before the add and before the end of the key's last hand-out. The only exceptions are calls
 //!   that take out the key or the delay which the add has set, and a shut-down that cuts this delay off (P12).
@@ -31,14 +32,15 @@
 //! * **P4** *First in, first out.* Keys of one shard, one priority and one group are handed out in the order in which they became ready.
 //! * **P18** *Shards.* Calls for keys of different shards share no lock and write no common cache line unless threads or tasks wait. In
 //!   return, later keys of other shards may overtake a key, but only a bounded number, however long the queue is. All other promises hold
-//!   as with one shard.
+//!   as with one shard. With groups, calls that name a key, and the end of a hand-out after which the queue forgets its key, also take one
+//!   of 64 locks for some tens of nanoseconds, by the key's hash.
 //! * **P19** *Priorities.* A key of a higher priority is handed out first. Of several adds of a key the highest priority counts, and a key
 //!   that its holder puts back keeps its own. Low priorities do not starve, because one of 16 hand-outs goes to the lower ones that wait,
 //!   in turn, unless the queue is [strict](crate::WorkQueueBuilder::strict_priorities).
 //! * **P20** *Groups.* The groups of one priority take turns, and in its turn a group gives as many keys as its weight. A group that is
 //!   new, or has missed a turn while it had no keys, goes ahead of those that have had turns, which still get one of 16 hand-outs.
-//!   With a [limit](crate::WorkQueueBuilder::max_processing_per_group), at most that many keys of a group are processing at a time. A
-//!   group that reaches the limit ends its turn, and one that has missed a turn while it was full goes ahead like a new one.
+//!   With a [limit](crate::WorkQueueBuilder::max_processing_per_group), at most that many keys of a group are processing at a time, in
+//!   whatever number of shards. A group that reaches the limit ends its turn, and one that has missed a turn while it was full goes ahead like a new one.
 //!
 //! These are the bounds of P18 and P19. They do not hold from the time at which a thread that has locked the key's shard is stopped (P21)
 //! until a getter finds the lock free. A thread that ended counts as a getter until another one takes over its shard.
@@ -66,6 +68,9 @@
 //!   With the real clock getters queue expired keys, too, so that these need not wait until the driver gets a core.
 //! * **P12** A shut-down cuts delays off and loses none: the queue counts them, [`delayed_keys`] lists them, and [`take_delayed`] returns
 //!   them.
+//! * **P31** *Pace.* With a [pace](crate::WorkQueueBuilder::pace), all getters together get at most `burst + rate * span` keys over any span,
+//!   by the times at which they read the clock, with any number of shards. A token goes with a key, so that a getter that gives up has
+//!   spent none. Only [`stop`] and calls that take keys out do not wait for tokens.
 //!
 //! # Shut-down
 //!
@@ -81,8 +86,9 @@
 //! * **P15** The queue frees its memory after a burst, and drops a key at once when nothing needs it. A limiter can bound the memory for
 //!   keys that are never forgotten.
 //! * **P16** *An idle queue runs nothing.* The queue's only thread starts with the first delay, the first task that passes by a busy shard
-//!   (P21), or the first add if the observer has an [interval](crate::observe::Observer::interval). The thread sleeps until a delay, such a
-//!   task or a report is due, and the reports end when no key is queued, processing or delayed.
+//!   (P21), the first getter that waits for a token (P31), or the first add if the observer has an
+//!   [interval](crate::observe::Observer::interval). The thread sleeps until a delay, such a task or a report is due, and the reports end
+//!   when no key is queued, processing or delayed.
 //! * **P17** *Your code runs without a lock*: keys, wakers, observers, limiters, hooks and predicates. The exceptions are the function of
 //!   [`Clock::from_fn`](crate::Clock::from_fn), a key's `Eq` and `Equivalent`, and its `Clone` in [`take_delayed`], [`take_where`],
 //!   [`stop`], [`processing_keys`], [`delayed_keys`] and [`groups`].
@@ -99,6 +105,7 @@
 //! | | `try_get` and `get_many`, if only this shard has keys |
 //! | | a driver that reports, or has a mock clock |
 //! | | a task in its poll, if no other shard has keys and the queue has no driver thread |
+//! | while it holds one of the 64 locks of a queue with groups | calls that name one of the keys of this lock, or after which the queue forgets one, and the shards of these |
 //! | while it holds the lock that all shards share | getters that park; calls that wake them, or set the earliest delay or the first priority, and the shards of these; `stats` |
 //! | between taking a getter off the list and waking it | this getter |
 //! | as a getter that was woken | the other getters, or until an add comes at least 50 µs later |

@@ -57,7 +57,8 @@
 //!    orders the two, so either the getter finds the key or the add finds the flag, and no wake-up is lost (W1, I6). A woken getter that
 //!    leaves without a key passes its wake-up on (W3).
 //!
-//! A thread holds one shard at a time, and meanwhile may lock the hub, but never the other way round.
+//! A thread holds one shard at a time, and meanwhile may lock the hub, but never the other way round. In a queue with groups and several
+//! shards it may instead lock a stripe of the *directory*, which is the last lock that it takes.
 //!
 //! # Order and delays
 //!
@@ -74,7 +75,9 @@
 //! **Most programs need one shard**, because a call holds the lock for about ten nanoseconds. If threads do little but add and get, take
 //! 16, or two for each such thread, up to 64.
 //!
-//! The key's hash chooses the shard. A getter stays with one shard for up to 64 keys, or 4 with priorities or groups, and then goes to the
+//! The key's hash chooses the shard, or that of its group if keys have groups. So all of a group is under one lock, which keeps its limit
+//! exact. A directory then says in which shard a key is, because calls such as [`remove`](crate::WorkQueue::remove) cannot ask for the group
+//! of a borrowed key; it takes six to twelve bytes for each key. A getter stays with one shard for up to 64 keys, or 4 with priorities or groups, and then goes to the
 //! shard whose first key has waited longest or has the highest priority. What changes:
 //!
 //! * **Order** is first in, first out within a shard. Across shards, at most about `(shards + 6 * getters) * 64` later keys overtake a key,

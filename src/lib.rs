@@ -202,6 +202,8 @@
 //!   most one early run for each.
 //! * **An equal key that is there already stays**, and `add` drops the new one, so data that `Eq` does not compare, such as the time of the
 //!   event, does not reach the worker.
+//! * **Equal keys must have equal [groups](WorkQueueBuilder::fair_by)**, as they must have equal hashes. If they have not, the first answer
+//!   counts while the queue knows the key.
 //! * **`get` returns `None`** when the queue is shut down and no key is queued, but a key that is processing and dirty comes back later. A
 //!   dispatcher that hands items to other threads therefore stops only when `get` returns `None` and none of its items is left; otherwise
 //!   it may leave such a key behind, for which a drain waits.

@@ -14,7 +14,8 @@ use std::time::Duration;
 /// To debug a stuck process:
 /// * `longest_running` grows: a worker hangs. [`processing_keys`](crate::Inspect::processing_keys) lists its key.
 /// * `oldest_queued` grows while `waiters` is 0: there are too few workers. If it grows while workers are idle, groups are
-///   [full](crate::WorkQueueBuilder::max_processing_per_group): [`groups`](crate::Inspect::groups) says which.
+///   [full](crate::WorkQueueBuilder::max_processing_per_group), and [`groups`](crate::Inspect::groups) says which, or hand-outs wait for the
+///   pace: [`paced_for`](Self::paced_for).
 /// * `delayed` and `failing` are high: keys wait for their backoff. [`delayed_keys`](crate::Inspect::delayed_keys) lists them.
 /// * `next_deadline` stays zero: delays expire, but no thread adds their keys.
 ///
@@ -31,7 +32,8 @@ use std::time::Duration;
 ///
 /// # Ages
 /// [`oldest_queued`](Self::oldest_queued), [`longest_running`](Self::longest_running), [`unfinished_work`](Self::unfinished_work), in a
-/// queue that [measures](crate::WorkQueueBuilder::measure); and [`next_deadline`](Self::next_deadline).
+/// queue that [measures](crate::WorkQueueBuilder::measure); and [`next_deadline`](Self::next_deadline) and
+/// [`paced_for`](Self::paced_for).
 ///
 /// With the feature `serde`: `Serialize` and `Deserialize`.
 ///
@@ -122,6 +124,9 @@ pub struct Stats {
     /// never expires, and `None` if there is no delay. After a caller moves or cancels a delay, this may show its old deadline for a while.
     /// The end of a [cool-down](crate::Item::cool_down) counts as a deadline while another key has a delay.
     pub next_deadline: Option<Duration>,
+    /// The time until the [pace](crate::WorkQueueBuilder::pace) allows the next hand-out, whether a key is queued or not. `Duration::MAX` if
+    /// it never does. `None` if it allows one now, or the queue has no pace.
+    pub paced_for: Option<Duration>,
     /// [Groups](crate::WorkQueueBuilder::fair_by) that the queue knows: those with keys, and for a while those that had some. With this and
     /// the next fields, [`Inspect::groups`](crate::Inspect::groups) and [`Group::stats`](crate::Group::stats) say more.
     #[doc(alias = "tenants")]

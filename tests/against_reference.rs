@@ -50,6 +50,20 @@ fn random_lives() {
     }
 }
 
+/// The pace of all hand-outs, crossed with everything else. A clock that stands at the end of its time earns no token, so it does not go
+/// there.
+#[test]
+fn random_lives_with_a_pace() {
+    let time = Duration::from_secs(setting("REFERENCE_SECONDS").unwrap_or(2));
+    let first = setting("REFERENCE_SEED").unwrap_or(0);
+    let (start, mut lives) = (Instant::now(), 0);
+    while start.elapsed() < time {
+        swarm::lives_with_a_pace(first + lives..first + lives + 100);
+        lives += 100;
+    }
+    println!("{lives} lives");
+}
+
 #[test]
 fn all_short_lives() {
     let length = setting("REFERENCE_WORDS").unwrap_or(3) as u32;

@@ -266,7 +266,7 @@ fn a_key_that_stays_delayed_is_listed_once() {
 fn keys_that_expire_together_are_as_old_as_their_expiry() {
     for n in [1, 2, 40, 100, 200, 1000, 3000_u32] {
         let (builder, time) = manual(WorkQueue::builder());
-        let queue = builder.shards(2).seed(1).fair_by(|_: &u32| 0_u8).build();
+        let queue = builder.shards(2).seed(1).fair_by(|key: &u32| key % 8).build();
         let shard = |key: &u32| queue.shard_index(key);
         let delayed: Vec<u32> = (0..).filter(|key| shard(key) == 0).take(n as usize).collect();
         let now = (0..).find(|key| shard(key) == 1).unwrap();

@@ -1,8 +1,9 @@
 //! Priorities and groups: keys that are raised, groups that are full, and the first priority of a queue.
 
 use keyqueue::{AddOptions, Added, Priority, WorkQueue};
-use loom::thread::JoinHandle;
+use loom::thread::{self, JoinHandle};
 use loom_tests::{check, with};
+use std::hash::{Hash, Hasher};
 
 const HIGH: AddOptions = AddOptions::new().priority(Priority::HIGH);
 
@@ -103,5 +104,87 @@ fn the_end_of_a_batch_wakes_two_getters() {
         let mut got = getters.map(|getter| getter.join().unwrap());
         got.sort_unstable();
         assert_eq!(got, [Some(1), Some(2)]);
+    });
+}
+
+/// A key that names its group. Equal keys may have different ones.
+#[derive(Debug, Clone, Copy)]
+struct Key(u64, u64);
+
+impl PartialEq for Key {
+    fn eq(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+}
+
+impl Eq for Key {}
+
+impl Hash for Key {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.hash(state);
+    }
+}
+
+/// A queue with two shards, and one key in groups of the first shard and of the second.
+fn two_shards() -> (WorkQueue<Key>, [Key; 2]) {
+    let queue = WorkQueue::builder().shards(2).fair_by(|key: &Key| key.1).max_processing_per_group(1).build();
+    let key_of = |shard| (0..100).map(|group| Key(1, group)).find(|key| queue.shard_index(key) == shard);
+    let keys = [0, 1].map(|shard| key_of(shard).expect("half of the groups"));
+    (queue, keys)
+}
+
+/// Two threads add a new key, and name groups in different shards: one of them queues it (P1).
+#[test]
+fn adds_of_a_key_in_two_groups_queue_it_once() {
+    check(|| {
+        let (queue, [first, second]) = two_shards();
+        let other = with(&queue, move |queue| queue.add(first));
+        let mut answers = [queue.add(second), other.join().unwrap()];
+        answers.sort_unstable_by_key(|answer| *answer != Added::Queued);
+        assert_eq!((answers, queue.len()), ([Added::Queued, Added::Coalesced], 1));
+        let item = queue.try_get().unwrap();
+        assert!(queue.try_get().is_err());
+        item.done();
+        assert!(queue.is_empty() && !queue.remove(&first));
+    });
+}
+
+/// The end of a key's processing, which may be that the queue forgets it, beside two threads that add it and name groups in different
+/// shards. It is queued once (P1, P2).
+#[test]
+fn a_key_that_is_forgotten_comes_back_in_one_group() {
+    check(|| {
+        let (queue, [first, second]) = two_shards();
+        queue.add(second);
+        let item = queue.try_get().unwrap().into_owned();
+        let holder = thread::spawn(move || item.done());
+        let adders = [first, second].map(|key| with(&queue, move |queue| _ = queue.add(key)));
+        holder.join().unwrap();
+        adders.into_iter().for_each(|adder| adder.join().unwrap());
+        assert_eq!((queue.len(), queue.remove(&first), queue.len()), (1, true, 0));
+    });
+}
+
+/// Getters of a queue that is shut down wait for a full group in each of two shards. All return when both are empty (P6, P20), whichever
+/// is the last.
+#[test]
+fn getters_of_a_shut_down_queue_wait_for_full_groups_of_both_shards() {
+    check(|| {
+        let (queue, [first, second]) = two_shards();
+        queue.add_all([first, second].map(|key| Key(2 + key.1, key.1)));
+        let items = queue.get_many(2);
+        let [left, right] = <[_; 2]>::try_from(items).unwrap().map(|item| item.into_owned());
+        queue.add_all([left.1, right.1].map(|group| Key(200 + group, group)));
+        queue.shut_down();
+        let parked = with(&queue, |queue| queue.get().map(|item| item.0));
+        // They take the keys that make the shards empty, and not the getter.
+        let ends = [left, right].map(|item| {
+            with(&queue, move |queue| {
+                let other = Key(200 + item.1, item.1);
+                queue.remove(&other)
+            })
+        });
+        ends.into_iter().for_each(|end| _ = end.join().unwrap());
+        let _whatever_is_first = parked.join().unwrap();
     });
 }

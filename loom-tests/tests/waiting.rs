@@ -1,7 +1,7 @@
 //! Getters that wait, as threads and as tasks, and which of them an add wakes: I6, W1 to W4.
 
 use futures_core::Stream;
-use keyqueue::{GetTimeoutError, WorkQueue};
+use keyqueue::{Clock, Driver, GetTimeoutError, WorkQueue};
 use loom::future::block_on;
 use loom::thread;
 use loom_tests::{Tally, check, with};
@@ -85,6 +85,28 @@ fn cancelled_getter_forwards_wakeup() {
         drop(future);
         assert_eq!(parked.join().unwrap(), 1);
         adder.join().unwrap();
+    });
+}
+
+/// The same when the token of a pace wakes it: the other getter, which waits for the token as well, gets the key (W3).
+#[test]
+fn a_token_goes_on_to_the_next_getter() {
+    check(|| {
+        let (clock, time) = Clock::mock();
+        let queue = WorkQueue::builder().clock(clock).driver(Driver::Manual).pace(1000.0, 1).build();
+        queue.add(0);
+        queue.add(1);
+        drop(queue.try_get().unwrap());
+        let mut future = Box::pin(queue.get_async());
+        assert!(future.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        let parked = getter(&queue);
+        let turns = with(&queue, move |queue| {
+            time.advance(Duration::from_millis(1));
+            queue.turn();
+        });
+        drop(future);
+        assert_eq!(parked.join().unwrap(), 1);
+        turns.join().unwrap();
     });
 }
 

@@ -60,7 +60,7 @@ impl<K> Claimed<K> {
         self.0.state().has_failed()
     }
 
-    /// The key's hash, which chooses its shard.
+    /// The hash that is kept of the key, which says in which shard it is.
     pub(crate) fn hash(&self) -> KeyHash {
         self.0.hash()
     }

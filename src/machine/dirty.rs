@@ -30,7 +30,7 @@ impl<K> Machine<K> {
     /// The tickets of keys that have become dirty: what [`Owed::DIRTY`] stands for.
     #[cold]
     pub(crate) fn take_dirty(&mut self) -> Vec<DirtyTicket> {
-        std::mem::take(&mut self.dirty)
+        std::mem::take(&mut self.news.dirty)
     }
 
     #[inline(always)]
@@ -41,7 +41,7 @@ impl<K> Machine<K> {
     #[cold]
     fn tell_of_dirty(&mut self, entry: EntryRef<K>) -> Owed {
         entry.state().clear_awaited();
-        self.dirty.push(DirtyTicket(entry.number()));
+        self.news.dirty.push(DirtyTicket(entry.number()));
         Owed::only_if(true, Owed::DIRTY)
     }
 }

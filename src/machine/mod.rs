@@ -83,8 +83,8 @@ pub(crate) struct Machine<K> {
     starts: Option<SideArray<u64>>,
     /// What a plain add does about a retry of its key.
     policy: DelayedAdd,
-    /// Held keys that became dirty, for the caller to take.
-    dirty: Vec<DirtyTicket>,
+    /// A pointer, because it is rarely used, and the fields that hot calls use should lie close to each other.
+    news: Box<News>,
     /// Memory to be freed, of the order and of the slots.
     bin: Bin<EntryRef<K>>,
     retired: Vec<RetiredSlots<K>>,
@@ -93,6 +93,16 @@ pub(crate) struct Machine<K> {
     /// For `done`, whose mode does not say whether the queue is open.
     is_shut_down: bool,
     pub(crate) counts: Counts,
+}
+
+/// What the caller is told of keys.
+#[derive(Default)]
+struct News {
+    /// Held keys that became dirty, for the caller to take.
+    dirty: Vec<DirtyTicket>,
+    /// The hashes of keys that were forgotten, for the caller to take, if it wants them.
+    forgotten: Vec<KeyHash>,
+    wants_forgotten: bool,
 }
 
 /// How often each event has happened.
@@ -134,7 +144,7 @@ impl<K> Machine<K> {
             times: None,
             starts: order_is_by_work.then(|| SideArray::new(Table::<K>::CHUNK)),
             policy,
-            dirty: Vec::new(),
+            news: Box::default(),
             bin: Bin::new(),
             retired: Vec::new(),
             gone: Vec::new(),
@@ -216,7 +226,12 @@ impl<K> Machine<K> {
     fn forget(&mut self, entry: EntryRef<K>, mode: Mode) -> (K, Owed) {
         let mut owed = Owed::NOTHING;
         if mode.is_ordered {
-            self.order.leave_group(entry.group(), &mut self.bin);
+            if self.order.has_groups() {
+                self.order.leave_group(entry.group(), &mut self.bin);
+                if self.news.wants_forgotten {
+                    self.news.forgotten.push(entry.hash());
+                }
+            }
             owed = Owed::only_if(!self.bin.is_empty(), Owed::GARBAGE).and(self.earlier());
         }
         let key = self.keys.remove(entry);

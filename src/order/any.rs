@@ -248,11 +248,19 @@ impl<T: Copy> AnyOrder<T> {
         each!([&] self, order => order.age(place))
     }
 
+    /// Whether a [`pop_level`](Self::pop_level) returns a key.
+    pub(crate) fn is_ready(&self, level: u8) -> bool {
+        match &self.other {
+            Other::Groups(groups) => groups.rotation.ready.has(level),
+            _ => self.level_len(super::priority_of(level)) > 0,
+        }
+    }
+
     pub(crate) fn level_len(&self, priority: i8) -> usize {
         each!([&] self, order => order.level_len(priority))
     }
 
-    /// The highest priority of a key that a pop may return, and the stamp of the first key there, or with groups that of the last few pops.
+    /// The highest priority of a key that a pop may return, and the stamp of the first key there, or with groups the round of that level.
     /// `is_ordered`, here and below, is as in [`ready`](Self::ready).
     #[inline(always)]
     pub(crate) fn front(&self, is_ordered: bool) -> Option<(i8, u64)> {
@@ -277,6 +285,19 @@ impl<T: Copy> AnyOrder<T> {
             return self.line.wants_stamp();
         }
         each!([&] self, order => order.wants_stamp())
+    }
+
+    /// Whether a level waits for [`join`](Self::join).
+    #[inline(always)]
+    pub(crate) fn wants_front(&self) -> bool {
+        if let Other::Groups(groups) = &self.other { !groups.stamps.joining.is_empty() } else { false }
+    }
+
+    /// Levels that had no groups with keys join the round in which other shards are. `front`: the first stamp of theirs for a priority.
+    pub(crate) fn join(&mut self, front: impl Fn(i8) -> u64) {
+        if let Other::Groups(groups) = &mut self.other {
+            groups.join(front);
+        }
     }
 
     /// Gives this stamp to the pushes of a batch that is to follow. (Only groups need it ahead.)

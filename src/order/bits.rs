@@ -23,6 +23,15 @@ impl Words {
         words
     }
 
+    /// From the highest level down.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = u8> {
+        std::iter::successors(self.top(), |level| self.below(*level))
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
     pub(crate) fn top(&self) -> Option<u8> {
         (0..4).rev().find_map(|word| highest(word, self.0[word]))
     }
@@ -86,7 +95,7 @@ impl Bits {
 
     /// From the highest level down.
     pub(super) fn iter(&self) -> impl Iterator<Item = u8> {
-        std::iter::successors(self.top(), |level| self.below(*level))
+        self.words.iter()
     }
 
     pub(super) fn below(&self, level: u8) -> Option<u8> {

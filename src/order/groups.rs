@@ -72,7 +72,7 @@ pub(crate) struct Groups<T> {
     pub(super) limits: LimitTable,
     pub(super) holds: Holds,
     /// `None`: a turn is worth as many keys as the group weighs.
-    work: Option<Work>,
+    pub(super) work: Option<Work>,
     is_strict: bool,
     len: usize,
     /// Queued keys of groups that are held back, which no pop may take.
@@ -84,6 +84,8 @@ pub(crate) struct Groups<T> {
     pub(super) stamps: Stamps,
 }
 
+/// A bit of a front's stamp, which is set if no new group has keys there.
+pub(crate) const NO_NEW: u64 = 1 << 55;
 /// The highest level of a group that is held back now and then passes so many turns of lower levels.
 const PASSES: u8 = 2;
 /// Lanes of a list at which [`Groups::firsts`] looks.
@@ -104,7 +106,7 @@ impl<T: Copy> Groups<T> {
             rest: Rest::default(),
             limits: LimitTable::default(),
             holds: Holds::default(),
-            work: (shares == Shares::WorkTime).then(Work::new),
+            work: (shares == Shares::WorkTime).then(Work::default),
             is_strict,
             len: 0,
             blocked: 0,
@@ -272,7 +274,7 @@ impl<T: Copy> Groups<T> {
     fn choose_own(&mut self, group: u32, number: u32) -> u32 {
         let last_lower = self.lanes[group].last_lower;
         // The highest lane, the next one down from that which had the last turn, and the highest of the lower ones.
-        let (mut top, mut next, mut lower): (_, Option<(u8, u32)>, Option<(u8, u32)>) = (None, None, None);
+        let [mut top, mut next, mut lower] = [None::<(u8, u32)>; 3];
         for at in self.lanes.of(group) {
             let lane = (self.lanes[at].level, at);
             if self.lanes[at].keys.is_empty() {
@@ -481,7 +483,25 @@ impl<T: Copy> Groups<T> {
 
     #[inline]
     pub(super) fn front(&self) -> Option<(i8, u64)> {
-        Some((priority_of(self.rotation.ready.top()?), self.stamps.turn))
+        let top = self.rotation.ready.top()?;
+        let level = &self.levels[usize::from(top)];
+        if !level.new.is_empty() {
+            return Some((priority_of(top), level.time & (NO_NEW - 1)));
+        }
+        // The round of the turn that the next pop begins or goes on with.
+        let first = &self.lanes[level.old.first];
+        let begins_round = first.credit == 0 && first.round > level.round;
+        let step = if begins_round { self.work.as_ref().map_or(1, Work::step) } else { 0 };
+        Some((priority_of(top), NO_NEW | (level.time + step) & (NO_NEW - 1)))
+    }
+
+    /// A level that had no groups with keys joins the round in which other shards are.
+    pub(super) fn join(&mut self, front: impl Fn(i8) -> u64) {
+        let joining = std::mem::take(&mut self.stamps.joining);
+        for level in joining.iter() {
+            let time = &mut self.levels[usize::from(level)].time;
+            *time = front(priority_of(level)).max(*time);
+        }
     }
 
     /// As the stamp of the oldest lower key, it has the time of the last few hand-outs.

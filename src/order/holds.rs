@@ -149,7 +149,7 @@ impl<T: Copy> Groups<T> {
         let mut held = if home.processing >= limits.max_processing { FULL } else { 0 };
         if let Some(rate) = &limits.rate {
             let now = self.holds.note_time(now);
-            home.spent_until = rate.spend(home.spent_until, now);
+            home.spent_until = rate.spent(home.spent_until, now);
             if rate.wait(home.spent_until, now) > 0 {
                 held |= THROTTLED;
             }

@@ -1,10 +1,12 @@
 //! Stamps of groups, in a queue with several shards.
 //!
-//! A push has a stamp in the high bits of its number, so that keys of several shards can be compared by age. The front has that of the last
-//! few pops, so that the shards take turns (P20). By the age of its first key, a group that has just got keys would wait for all older ones
-//! of large groups in other shards.
+//! A push has a stamp in the high bits of its number, so that keys of several shards can be compared by age. The front says in which round
+//! the highest level is, because the groups of all shards have their turns in the same rounds (P20); by the age of its first key, a group that has
+//! just got keys would wait for all older ones of large groups in other shards. A level that had no groups with keys has missed rounds, and
+//! [joins](Groups::join) the present one. For the turns of lower levels, a shard gives the time of its last few pops.
 
 use super::Groups;
+use super::bits::Words;
 
 /// This number of pushes shares one stamp.
 const STAMPED: u64 = 1 << STAMPED_BITS;
@@ -21,6 +23,8 @@ pub(super) struct Stamps {
     popped: bool,
     pops: u8,
     pub(super) turn: u64,
+    /// Levels that have just got the first group with keys.
+    pub(super) joining: Words,
 }
 
 pub(super) fn stamp_of_push(number: u64) -> u64 {

@@ -16,8 +16,10 @@
 //! with its turn if it had not used it up, and otherwise waits as the last of the old lanes. So it wins nothing by being empty or held back
 //! for a moment: in each round it has one turn.
 
+use super::bits::Words;
 use super::lanes::{Lane, Seat};
 use super::list::List;
+use super::work::Work;
 use super::{Bin, Groups, visit};
 
 /// This number of idle lanes is kept in any case.
@@ -38,6 +40,8 @@ pub(super) struct Level {
     /// The number of queued keys.
     pub(super) len: u32,
     pub(super) round: u64,
+    /// The sum of the quanta of all rounds, by which shards compare theirs. Without handler time it is the number of rounds.
+    pub(super) time: u64,
     /// Hand-outs of new lanes since the last one of an old lane.
     since_old: u8,
 }
@@ -83,7 +87,10 @@ impl<T: Copy> Groups<T> {
     fn begin_old_turn(&mut self, number: u32, must_give: bool) {
         let index = usize::from(self.lanes[number].level);
         let round = self.levels[index].round.max(self.lanes[number].round);
-        self.levels[index].round = round;
+        if round > self.levels[index].round {
+            self.levels[index].round = round;
+            self.levels[index].time += self.work.as_mut().map_or(1, Work::begin_round);
+        }
         let credit = self.grant(number, 1, must_give);
         let lane = &mut self.lanes[number];
         (lane.round, lane.credit) = (round + 1, credit);
@@ -99,6 +106,9 @@ impl<T: Copy> Groups<T> {
             let credit = self.grant(number, missed, false);
             let lane = &mut self.lanes[number];
             (lane.round, lane.credit) = (next, credit);
+        }
+        if self.stamps.are_wanted && !self.levels[usize::from(self.lanes[number].level)].is_ready() {
+            self.stamps.joining.add(Words::of(self.lanes[number].level));
         }
         self.put(number, if self.lanes[number].credit > 0 { Seat::New } else { Seat::Old });
     }

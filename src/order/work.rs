@@ -10,24 +10,36 @@
 //! first handler has ended. A group whose balance is used up misses turns until it has paid, and one that pays less than was foreseen gets
 //! more.
 //!
-//! The *quantum* is the recent average of all handler times of the shard. So a turn is worth about one key, and a long handler costs its
+//! The *quantum* is the recent average of all handler times of the shard, taken when a round begins. So a turn is worth about one key, and a long handler costs its
 //! group many turns.
 
 use super::lanes::Lane;
 
+#[derive(Default)]
 pub(super) struct Work {
+    /// The recent average.
+    average: u64,
+    /// What it was when the last round began. If it changed in a round, the groups of the round would get different turns, and with few
+    /// groups the same ones again and again.
     quantum: u64,
 }
 
-/// A hand-out changes the quantum by this part of the difference.
+/// A hand-out changes the average by this part of the difference.
 const SMOOTHING: i64 = 32;
 /// A group that always has keys may have this many turns ahead, and owe so many.
 const AHEAD: i64 = 16;
 const OWED: i64 = 1024;
 
 impl Work {
-    pub(super) fn new() -> Self {
-        Self { quantum: 0 }
+    /// Returns the new quantum, in some microseconds.
+    pub(super) fn begin_round(&mut self) -> u64 {
+        self.quantum = self.average;
+        self.step()
+    }
+
+    /// What [`begin_round`](Self::begin_round) would return.
+    pub(super) fn step(&self) -> u64 {
+        (self.average >> 10).max(1)
     }
 
     fn quantum(&self, weight: u16) -> i64 {
@@ -37,7 +49,7 @@ impl Work {
     /// What a key of this group has cost on average.
     fn mean(&self, home: &Lane) -> i64 {
         let ended = home.handed_out - u64::from(home.processing);
-        home.work.checked_div(ended).unwrap_or(self.quantum).clamp(1, i64::MAX as u64 >> 8) as i64
+        home.work.checked_div(ended).unwrap_or(self.average).clamp(1, i64::MAX as u64 >> 8) as i64
     }
 
     /// A turn begins, after this many that were missed and itself. Returns the number of keys that the group may hand out.
@@ -58,9 +70,9 @@ impl Work {
         let cost = nanos.min(i64::MAX as u64 >> 8) as i64;
         home.work = home.work.saturating_add(nanos);
         home.balance = home.balance.saturating_sub(cost).max(-OWED * self.quantum(weight));
-        self.quantum = match self.quantum {
+        self.average = match self.average {
             0 => cost as u64,
-            quantum => (quantum as i64 + (cost - quantum as i64) / SMOOTHING) as u64,
+            average => (average as i64 + (cost - average as i64) / SMOOTHING) as u64,
         };
     }
 }

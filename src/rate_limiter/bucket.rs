@@ -75,17 +75,17 @@ pub struct Bucket {
 /// The rate and the burst, in units of `tat`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Rate {
-    token: u64,
+    pub(crate) token: u64,
     /// The units of a full bucket, less than 2^62.
-    burst: u64,
+    pub(crate) burst: u64,
     /// The units of a nanosecond, at most one, times 2^63 and rounded down. 0 means that no token ever comes.
     units_per_nano: u64,
-    nanos_per_unit: NanosPerUnit,
+    pub(crate) nanos_per_unit: NanosPerUnit,
 }
 
 /// The time that a unit takes: `factor / 2^shift` nanoseconds, rounded up. With a factor of 0 it never ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct NanosPerUnit {
+pub(crate) struct NanosPerUnit {
     factor: u64,
     shift: u32,
 }
@@ -225,7 +225,7 @@ impl Bucket {
     pub fn try_acquire(&self) -> Result<(), TryAcquireError> {
         let Some(rate) = &self.limit else { return Ok(()) };
         let now = rate.units(self.clock.now_coarse());
-        self.spend(rate, now, |excess| excess == 0)
+        rate.spend(&self.tat, now, |excess| excess == 0)
             .map_err(|excess| TryAcquireError { excess, nanos_per_unit: rate.nanos_per_unit })
             .map(drop)
     }
@@ -238,29 +238,10 @@ impl Bucket {
         let near = |excess| {
             excess == 0 || self.ahead == Duration::MAX || time_left(rate.nanos_per_unit.nanos(excess), 0) <= self.ahead
         };
-        match self.spend(rate, now, near) {
+        match rate.spend(&self.tat, now, near) {
             Ok(NEVER) => (Duration::MAX, None),
             Ok(tat) => (time_left(rate.nanos_per_unit.nanos(rate.excess(tat, now)), 0), Some(tat)),
             Err(_) => (self.ahead, None),
-        }
-    }
-
-    /// Spends a token if `admit` agrees to the excess that this leaves, and returns `tat` after it. Otherwise spends nothing, and returns
-    /// the excess. **Linearization point.**
-    #[inline]
-    fn spend(&self, rate: &Rate, now: u64, admit: impl Fn(u64) -> bool) -> Result<u64, u64> {
-        // Relaxed: a token publishes nothing.
-        let mut tat = self.tat.load(Ordering::Relaxed);
-        loop {
-            let after = tat.max(now).saturating_add(rate.token);
-            let excess = rate.excess(after, now);
-            if !admit(excess) {
-                return Err(excess);
-            }
-            match self.tat.compare_exchange_weak(tat, after, Ordering::Relaxed, Ordering::Relaxed) {
-                Ok(_) => return Ok(after),
-                Err(other) => tat = other,
-            }
         }
     }
 
@@ -274,7 +255,7 @@ impl Bucket {
 const NEVER: u64 = u64::MAX;
 
 /// The limit for a `rate` that is a number and not negative, or `None` if there is no limit.
-fn limit(rate: f64, burst: u32) -> Option<Rate> {
+pub(crate) fn limit(rate: f64, burst: u32) -> Option<Rate> {
     if rate == f64::INFINITY {
         return None;
     }
@@ -330,11 +311,6 @@ impl Rate {
         Self { token, burst: u64::from(burst) * token, units_per_nano, nanos_per_unit }
     }
 
-    /// The limit of a `rate` that is a number and not negative, or `None` if there is no limit.
-    pub(crate) fn per_second(rate: f64, burst: u32) -> Option<Self> {
-        limit(rate, burst)
-    }
-
     /// The rate and the burst, to some 15 digits of the rate.
     pub(crate) fn as_said(&self) -> (f64, u32) {
         let nanos_per_token = self.token as f64 * (1_u64 << 63) as f64 / self.units_per_nano as f64;
@@ -350,7 +326,7 @@ impl Rate {
 
     /// Spends a token, whether there is one or not. Returns the new `tat`.
     #[inline]
-    pub(crate) fn spend(&self, tat: u64, now: u64) -> u64 {
+    pub(crate) fn spent(&self, tat: u64, now: u64) -> u64 {
         tat.max(self.units(now)).saturating_add(self.token)
     }
 
@@ -372,15 +348,34 @@ impl Rate {
         to.units(now).saturating_add(spent as u64)
     }
 
+    /// Spends a token of the word `tat` if `admit` agrees to the excess that this leaves, and returns `tat` after it. Otherwise spends
+    /// nothing, and returns the excess. `now` is in units. **Linearization point.**
+    #[inline]
+    pub(crate) fn spend(&self, tat: &AtomicU64, now: u64, admit: impl Fn(u64) -> bool) -> Result<u64, u64> {
+        // Relaxed: a token publishes nothing.
+        let mut before = tat.load(Ordering::Relaxed);
+        loop {
+            let after = before.max(now).saturating_add(self.token);
+            let excess = self.excess(after, now);
+            if !admit(excess) {
+                return Err(excess);
+            }
+            match tat.compare_exchange_weak(before, after, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => return Ok(after),
+                Err(other) => before = other,
+            }
+        }
+    }
+
     /// A time in units: rounded down.
     #[inline]
-    fn units(&self, nanos: u64) -> u64 {
+    pub(crate) fn units(&self, nanos: u64) -> u64 {
         ((u128::from(nanos) * u128::from(self.units_per_nano)) >> 63) as u64
     }
 
     /// By how much `tat` is ahead of the time beyond the burst.
     #[inline]
-    fn excess(&self, tat: u64, now: u64) -> u64 {
+    pub(crate) fn excess(&self, tat: u64, now: u64) -> u64 {
         if tat == NEVER { NEVER } else { (tat - now).saturating_sub(self.burst) }
     }
 }
@@ -388,7 +383,7 @@ impl Rate {
 impl NanosPerUnit {
     /// The nanoseconds that these units take: rounded up.
     #[inline]
-    fn nanos(self, units: u64) -> u64 {
+    pub(crate) fn nanos(self, units: u64) -> u64 {
         let round_up = (1_u128 << self.shift) - 1;
         let nanos = (u128::from(units) * u128::from(self.factor) + round_up) >> self.shift;
         match u64::try_from(nanos) {

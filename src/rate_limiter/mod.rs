@@ -39,11 +39,11 @@
 //! A queue's limiter delays retries, including those of [`Workers`](crate::Workers), `add_rate_limited`, and adds with
 //! [`AddOptions::rate_limited`](crate::AddOptions::rate_limited). It does not delay a plain add, an add with a delay, or an
 //! [`Outcome::RequeueAfter`](crate::Outcome::RequeueAfter). Nor does it limit hand-outs: with a bucket of 500 a second, workers get a
-//! thousand plain adds as fast as they take them. Do not use `add_rate_limited` for events, because it counts a failure of the key (see the
-//! traps).
+//! thousand plain adds as fast as they take them; what limits these is a [pace](crate::WorkQueueBuilder::pace). Do not use
+//! `add_rate_limited` for events, because it counts a failure of the key (see the traps).
 //!
-//! To limit the requests that workers make to a server, let the workers share a [`Bucket`] and wait for a token before each request, as the
-//! [cookbook](crate::cookbook#debounce-and-throttle) shows.
+//! To limit the requests that workers make to a server, give the queue a pace if each run makes one. Otherwise let the workers share a
+//! [`Bucket`] and wait for a token before each request, as the [cookbook](crate::cookbook#debounce-and-throttle) shows.
 //!
 //! # Traps
 //!
@@ -70,8 +70,8 @@ mod keyed;
 mod per_key;
 mod schedule;
 
-pub(crate) use bucket::Rate;
 pub use bucket::{Bucket, Reservation, TryAcquireError};
+pub(crate) use bucket::{Rate, limit};
 pub(crate) use combine::default_backoff;
 pub use combine::{MaxOf, WithMaxWait, default_controller_rate_limiter};
 pub use deduping::DedupingBucket;

@@ -1,11 +1,12 @@
 //! Adds: `add` and `add_with`, and what all kinds of adds share.
 
 use super::Shared;
+use super::directory::{Claim, Directory};
 use super::hub::Flags;
 use super::locked::{Held, Locked};
 use super::section::in_mode;
 use super::settings::Limiter;
-use super::state::if_free;
+use super::state::{Wakeups, if_free};
 use crate::key::KeyHash;
 use crate::machine::{Failure, How};
 use crate::order::Group;
@@ -14,13 +15,14 @@ use crate::time::nanos;
 use crate::{AddOptions, Added, DelayConflict};
 use std::hash::Hash;
 
-/// When getters are woken for a key that becomes queued.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Wakeups {
-    /// At the end of the critical section that queues the key.
-    Now,
-    /// The caller wakes them, for many keys at once: [`Shared::wake_getters`].
-    Later,
+/// Where an add finds its key or inserts it, in a queue with groups.
+struct Place<'s, K> {
+    /// First, so that it is dropped first.
+    held: Held<'s, K>,
+    hash: KeyHash,
+    group: Group,
+    /// With several shards, if the key is not known.
+    claim: Option<Claim<'s>>,
 }
 
 /// The priority of an add without a delay, and what it does to a delay that the key has.
@@ -37,12 +39,12 @@ impl<K: Hash + Eq> Shared<K> {
         if this.is_single() {
             Self::add_to(this, &this.first, key, hash, wakeups, None)
         } else {
-            Self::add_to_one_of_many(this, key, hash, wakeups)
+            (this.add_to_one_of_many)(this, key, hash, wakeups)
         }
     }
 
     #[inline(never)]
-    fn add_to_one_of_many(this: &Arc<Self>, key: K, hash: KeyHash, wakeups: Wakeups) -> Added {
+    pub(super) fn add_to_one_of_many(this: &Arc<Self>, key: K, hash: KeyHash, wakeups: Wakeups) -> Added {
         if_free!(this, free => Self::free_add(this, free, key, hash, wakeups == Wakeups::Now));
         Self::add_to_chosen(this, key, hash, wakeups)
     }
@@ -121,10 +123,13 @@ impl<K: Hash + Eq> Shared<K> {
     #[inline(never)]
     fn add_now(this: &Arc<Self>, key: K, options: AddOptions) -> Added {
         let hash = this.hash(&key);
-        let locked = this.shard_of(hash);
         if options.has_level() {
             this.expect_levels();
         }
+        if this.has_names() {
+            return Self::add_in_group(this, key, hash, this.how(&options));
+        }
+        let locked = this.shard_of(hash);
         Self::add_special(this, locked.lock(), key, hash, (options.level(), options.conflict), Wakeups::Now)
     }
 
@@ -138,16 +143,16 @@ impl<K: Hash + Eq> Shared<K> {
         if options.has_level() {
             this.expect_levels();
         }
-        let mut hand; // as in `add_special`
-        let (how, mut group) = (this.how(&options), Group::default());
-        let mut held = locked.lock();
-        locked.publish_buckets(&held);
+        let how = this.how(&options);
         if this.settings.order.has_groups() {
-            (group, held) = this.group_of_new(&key, hash, held);
+            return Self::add_in_group(this, key, hash, how);
         }
+        let mut hand; // as in `add_special`
+        let held = locked.lock();
+        locked.publish_buckets(&held);
         hand = Some(key);
         let added = in_mode!(this, held, section, _extras => {
-            let added = section.add(&mut hand, hash, group, how);
+            let added = section.add(&mut hand, hash, Group::default(), how);
             section.end();
             added
         });
@@ -157,7 +162,70 @@ impl<K: Hash + Eq> Shared<K> {
         added
     }
 
-    /// In a queue with groups, asks for the group of a key that is new, and unlocks the shard for that (P17).
+    /// [`add_with`](Self::add_with) in a queue with groups.
+    #[inline(never)]
+    fn add_in_group(this: &Arc<Self>, key: K, hash: KeyHash, how: How<'_>) -> Added {
+        let place = match &this.directory {
+            Some(directory) => this.place(directory, &key, hash),
+            None => {
+                let held = this.first.lock();
+                this.first.publish_buckets(&held);
+                let (group, held) = this.group_of_new(&key, hash, held);
+                Place { held, hash, group, claim: None }
+            }
+        };
+        Self::add_at(this, key, place, how, Wakeups::Now)
+    }
+
+    /// `add` in a queue with groups and several shards.
+    #[inline(never)]
+    pub(super) fn add_to_its_group(this: &Arc<Self>, key: K, hash: KeyHash, wakeups: Wakeups) -> Added {
+        let directory = this.directory.as_ref().expect("there are groups and several shards");
+        let place = this.place(directory, &key, hash);
+        this.note_add(place.held.locked);
+        Self::add_at(this, key, place, How::NOW, wakeups)
+    }
+
+    /// An add, however it is made, to its place. If code panics, the claim is given back, after the shard.
+    fn add_at(this: &Arc<Self>, key: K, place: Place<'_, K>, how: How<'_>, wakeups: Wakeups) -> Added {
+        let mut hand; // as in `add_special`
+        let Place { held, hash, group, claim } = place;
+        hand = Some(key);
+        in_mode!(this, held, section, has_extras => {
+            section.mode.is_awaited &= wakeups == Wakeups::Now;
+            let added = section.add(&mut hand, hash, group, how);
+            if hand.is_none() {
+                claim.into_iter().for_each(Claim::keep);
+            }
+            section.end();
+            if has_extras {
+                Self::after_add(this, added);
+            }
+            added
+        })
+    }
+
+    /// The place of a key: where it is known, or else in the shard of its group, with a claim. `own` is the key's own hash.
+    fn place<'s>(&'s self, directory: &'s Directory, key: &K, own: KeyHash) -> Place<'s, K> {
+        let (mut named, mut of_key) = (directory.ask(own), None);
+        loop {
+            for index in named {
+                let (held, hash) = (self.at(index).lock(), own.in_shard(index));
+                if held.is_known(key, hash) {
+                    return Place { held, hash, group: Group::default(), claim: None };
+                }
+            }
+            let group = *of_key.get_or_insert_with(|| self.group_of(key)); // without a lock (P17)
+            let index = self.shard_of_group(group);
+            let (held, hash) = (self.at(index).lock(), own.in_shard(index));
+            match directory.claim(hash, named) {
+                Ok(claim) => return Place { held, hash, group, claim: Some(claim) },
+                Err(others) => named = others,
+            }
+        }
+    }
+
+    /// In a queue with groups and one shard, asks for the group of a key that is new, and unlocks the shard for that (P17).
     fn group_of_new<'s>(&self, key: &K, hash: KeyHash, held: Held<'s, K>) -> (Group, Held<'s, K>) {
         if self.is_shutting_down() || held.is_known(key, hash) {
             return (Group::default(), held);

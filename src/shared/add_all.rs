@@ -9,10 +9,10 @@
 //!
 
 use super::Shared;
-use super::add::Wakeups;
 use super::hub::Flags;
 use super::locked::Locked;
 use super::section::Section;
+use super::state::Wakeups;
 use crate::Added;
 use crate::key::KeyHash;
 use crate::machine::How;

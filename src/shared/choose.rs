@@ -39,6 +39,7 @@ use super::hub::Flags;
 use super::locked::{Busy, Front, Locked, PASSES};
 use super::take::Taken;
 use crate::machine::{Claimed, Mode};
+use crate::order::TURNS;
 use crate::sync::model_const;
 
 /// The number of keys that a getter takes from a shard before it chooses again.
@@ -52,8 +53,7 @@ const STAY_IN_ORDER: u32 = 4;
 /// A shard to take from.
 struct Chosen {
     shard: usize,
-    /// The rank of its front.
-    rank: i8,
+    front: Front,
     /// The getter shares the shard with others that stay there, because they have been passed by often enough or no other shard has such a
     /// key.
     joins: bool,
@@ -103,6 +103,9 @@ impl<K> Shared<K> {
     /// Takes a key from the shard with which this thread stays, or from the one that it chooses.
     #[inline(never)]
     pub(super) fn choose(&self) -> Option<Taken<K>> {
+        if self.flags().has(Flags::PACED) && self.tokens() == 0 {
+            return None;
+        }
         let mut busy = Busy::default();
         with_cursor(|cursor| {
             let stay = if self.flags().has(Flags::ORDERED) { STAY_IN_ORDER } else { STAY };
@@ -112,7 +115,7 @@ impl<K> Shared<K> {
             if cursor.stay.queue.replace(0) == self.id {
                 let stays = self.at(cursor.stay.shard.get());
                 // Another shard may have keys of this stay's level, so the stay does not go on with a lower one.
-                if left > 0 && stays.front().rank() <= cursor.rank.get() {
+                if left > 0 && self.may_stay(stays.front(), cursor.front.get()) {
                     if let Some(taken) = self.take_from(stays, cursor.waits.get(), &mut busy) {
                         cursor.stay.queue.set(self.id);
                         cursor.stay.left.set(left - 1);
@@ -127,9 +130,12 @@ impl<K> Shared<K> {
             }
             // `passed`: the rank of the first shard that was passed by because its lock was held. `must_wait`: no other shard has such a
             // key, so the getter waits for each lock.
-            let (mut passed, mut must_wait) = ((!busy.is_empty()).then(|| cursor.rank.get()), false);
+            let (mut passed, mut must_wait) = ((!busy.is_empty()).then(|| cursor.front.get().rank()), false);
+            // As in each shard, one of 16 turns goes to groups that have had turns before, for as long as a stay lasts.
+            let turn = own.map_or(1, |own| self.at(own).handed_out() / u64::from(STAY_IN_ORDER));
+            let new_first = turn % u64::from(TURNS) > 0;
             for _ in 0..model_const(3, 2) * self.shards() {
-                let choice = self.oldest(&busy, own);
+                let choice = self.oldest(&busy, own, new_first);
                 if let Some(left) = own.filter(|own| choice.as_ref().is_none_or(|choice| choice.shard != *own)) {
                     self.at(left).set_stay(None);
                     if !busy.contains(self.at(left)) {
@@ -137,12 +143,12 @@ impl<K> Shared<K> {
                     }
                     own = None;
                 }
-                let is_lower = |passed| choice.as_ref().is_none_or(|choice| choice.rank > passed);
+                let is_lower = |passed| choice.as_ref().is_none_or(|choice| choice.front.rank() > passed);
                 if passed.take_if(|passed| is_lower(*passed)).is_some() {
                     (busy, must_wait) = (Busy::default(), true);
                     continue;
                 }
-                let Chosen { shard, rank, joins } = choice?;
+                let Chosen { shard, front, joins } = choice?;
                 let locked = self.at(shard);
                 if own.is_none() && !joins && !locked.begin_stay() {
                     continue;
@@ -154,19 +160,28 @@ impl<K> Shared<K> {
                     cursor.stay.left.set(stay - 1);
                     cursor.added.left.set(STAY);
                     cursor.waits.set(waits);
-                    cursor.rank.set(rank);
+                    cursor.front.set(front);
                     return Some(taken);
                 }
                 if !must_wait && busy.contains(locked) {
-                    passed.get_or_insert(rank);
+                    passed.get_or_insert(front.rank());
                 }
                 if !joins {
                     locked.set_stay(None);
+                }
+                if self.tokens() == 0 {
+                    return None;
                 }
                 own = None;
             }
             None
         })
+    }
+
+    /// Whether a getter goes on to stay with a shard that has this front, and had another when it chose it: while no lower level is there, and
+    /// with groups no later round.
+    fn may_stay(&self, front: Front, chosen: Front) -> bool {
+        if self.has_rounds() { front <= chosen } else { front.rank() <= chosen.rank() }
     }
 
     /// Takes a key from a shard, unless it has none or its lock is held. If `waits`, it first waits for about as long as a critical section
@@ -181,16 +196,22 @@ impl<K> Shared<K> {
     }
 
     /// The shard whose first key has the highest priority and, among several, has waited longest. `busy` are shards that this getter passes
-    /// by, and `own` is the one with which it has stayed so far.
-    fn oldest(&self, busy: &Busy, own: Option<usize>) -> Option<Chosen> {
+    /// by, `new_first` says whether new groups come before those of other shards that have had turns, and `own` is the one with which it has stayed so far.
+    fn oldest(&self, busy: &Busy, own: Option<usize>, new_first: bool) -> Option<Chosen> {
         // By front and number alone. What else counts is read only for the chosen one, which keeps the loop short.
         const NONE: (Front, usize) = (Front::LAST, usize::MAX);
-        let (mut oldest, mut open) = (NONE, NONE);
+        let (mut oldest, mut open, mut round) = (NONE, NONE, Front::LAST);
+        let has_rounds = self.has_rounds();
         for (index, locked) in self.all().enumerate() {
             if locked.seems_empty() || busy.contains(locked) {
                 continue;
             }
-            let candidate = (locked.front(), index);
+            let mut candidate = (locked.front(), index);
+            if has_rounds {
+                let old = candidate.0.of_old();
+                round = round.min(old);
+                candidate.0 = if new_first { candidate.0 } else { old };
+            }
             oldest = oldest.min(candidate);
             if own == Some(index) || !matches!(locked.stay(), Some(1..)) {
                 open = open.min(candidate);
@@ -199,16 +220,18 @@ impl<K> Shared<K> {
         if oldest == NONE {
             return None;
         }
-        let (mut shard, rank) = (oldest.1, |shard| self.at(shard).front().rank());
-        // It passes by only for another key of the same level.
-        if open != oldest && open != NONE && rank(open.1) == rank(shard) {
+        self.note_front(round);
+        let (mut front, mut shard) = oldest;
+        // It passes by only for another key of the same level, and with groups for one that is a round later at most.
+        let is_like = |open: Front| open.rank() == front.rank() && (!has_rounds || open.stamp() <= front.stamp() + 1);
+        if open != oldest && open != NONE && is_like(open.0) {
             if let Some(passes) = self.at(shard).stay() {
                 self.at(shard).set_stay(Some(passes.saturating_sub(1)));
             }
-            shard = open.1;
+            (front, shard) = open;
         }
         let joins = own != Some(shard) && self.at(shard).stay().is_some();
-        Some(Chosen { shard, rank: rank(shard), joins })
+        Some(Chosen { shard, front, joins })
     }
 }
 
@@ -233,7 +256,7 @@ mod tests {
                         here.shard.swap(&there.shard);
                         here.left.swap(&there.left);
                     }
-                    here.rank.swap(&self.rank);
+                    here.front.swap(&self.front);
                     here.waits.swap(&self.waits);
                 });
             };

@@ -1,5 +1,6 @@
 //! Where each thread takes its next key, in queues with several shards.
 
+use super::locked::Front;
 use std::cell::Cell;
 
 /// A shard of some queue. The fields are written one by one, because a load of all of them at once would wait for these stores.
@@ -29,15 +30,15 @@ pub(super) struct Cursor {
     pub(super) stay: Spot,
     /// Where it has last added a key.
     pub(super) added: Spot,
-    /// The rank of the front of the shard where it stays, as it was when the thread chose the shard.
-    pub(super) rank: Cell<i8>,
+    /// The front of the shard where it stays, as it was when the thread chose the shard.
+    pub(super) front: Cell<Front>,
     /// Whether it waits for the lock of that shard even while other shards have keys.
     pub(super) waits: Cell<bool>,
 }
 
 impl Cursor {
     pub(super) const fn new() -> Self {
-        Self { stay: Spot::nowhere(), added: Spot::nowhere(), rank: Cell::new(0), waits: Cell::new(false) }
+        Self { stay: Spot::nowhere(), added: Spot::nowhere(), front: Cell::new(Front::LAST), waits: Cell::new(false) }
     }
 }
 

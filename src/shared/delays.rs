@@ -3,8 +3,10 @@
 
 use super::Shared;
 use super::hub::Flags;
+use super::locked::Locked;
 use super::section::in_mode;
 use super::state::if_free;
+use crate::key::KeyHash;
 use crate::machine::Cancelled;
 use equivalent::Equivalent;
 use std::hash::Hash;
@@ -20,12 +22,10 @@ impl<K: Hash + Eq> Shared<K> {
             }
             cancelled != Cancelled::Nothing
         });
-        let held = self.shard_of(hash).lock();
-        let cancelled = in_mode!(self, held, section, _extras => {
-            let cancelled = section.cancel(&mut hand, key, hash);
-            section.end();
-            cancelled
-        });
+        let cancelled = match self.has_names() {
+            true => self.cancel_by_name(key, hash),
+            false => self.cancel_in(self.shard_of(hash), &mut hand, key, hash),
+        };
         if let Cancelled::Added(added) = cancelled {
             self.tell(|observer| observer.added(added));
         }
@@ -33,15 +33,44 @@ impl<K: Hash + Eq> Shared<K> {
         // A key that has left the queue is dropped here.
     }
 
+    #[cold]
+    fn cancel_by_name<Q: Equivalent<K> + ?Sized>(&self, key: &Q, hash: KeyHash) -> Cancelled {
+        let mut hand = None;
+        let cancelled = self.look_up(hash, |locked, hash| {
+            Some(self.cancel_in(locked, &mut hand, key, hash)).filter(|cancelled| *cancelled != Cancelled::Nothing)
+        });
+        cancelled.unwrap_or(Cancelled::Nothing)
+    }
+
+    #[inline(always)]
+    fn cancel_in<Q>(&self, locked: &Locked<K>, hand: &mut Option<K>, key: &Q, hash: KeyHash) -> Cancelled
+    where
+        Q: Equivalent<K> + ?Sized,
+    {
+        let held = locked.lock();
+        in_mode!(self, held, section, _extras => {
+            let cancelled = section.cancel(hand, key, hash);
+            section.end();
+            cancelled
+        })
+    }
+
     /// `remove`.
     pub(crate) fn remove<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> bool {
         let (hash, mut hand) = (self.hash(key), None);
         if_free!(self, free => self.free_remove(free, key, hash));
-        let held = self.shard_of(hash).lock();
-        let mut section = self.section(held);
-        let removed = section.remove(&mut hand, key, hash);
-        section.end();
-        removed
+        let mut remove_in = |locked: &Locked<K>, hash| {
+            let held = locked.lock();
+            let mut section = self.section(held);
+            let removed = section.remove(&mut hand, key, hash);
+            section.end();
+            removed
+        };
+        match self.has_names() {
+            true => self.look_up(hash, |locked, hash| remove_in(locked, hash).then_some(())).is_some(),
+            false => remove_in(self.shard_of(hash), hash),
+        }
+        // A key that has left the queue is dropped here.
     }
 }
 

@@ -9,6 +9,7 @@
 //! [`WITHOUT_LIMITER`](crate::options::WITHOUT_LIMITER), and the queue counts the failure. The number of retries is the sum of both counts.
 
 use super::Shared;
+use super::locked::Locked;
 use super::settings::Limiter;
 use super::state::if_free;
 use crate::AddOptions;
@@ -37,10 +38,17 @@ impl<K: Hash + Eq> Shared<K> {
             self.free_forget(free, key, hash);
             None
         });
-        let held = self.shard_of(hash).lock();
-        let mut section = self.section(held);
-        section.forget_failures(&mut hand, key, hash);
-        section.end();
+        let mut forget_in = |locked: &Locked<K>, hash| {
+            let held = locked.lock();
+            let mut section = self.section(held);
+            section.forget_failures(&mut hand, key, hash);
+            section.end();
+            hand.is_some()
+        };
+        match self.has_names() {
+            true => _ = self.look_up(hash, |locked, hash| forget_in(locked, hash).then_some(())),
+            false => _ = forget_in(self.shard_of(hash), hash),
+        }
         hand
     }
 
@@ -55,7 +63,12 @@ impl<K: Hash + Eq> Shared<K> {
         };
         let hash = self.hash(key);
         if_free!(self, free => external.saturating_add(self.free_failures(free, key, hash) as usize));
-        external.saturating_add(self.shard_of(hash).lock().failures(key, hash) as usize)
+        let inline_in = |locked: &Locked<K>, hash| locked.lock().failures(key, hash);
+        let inline = match self.has_names() {
+            true => self.look_up(hash, |locked, hash| Some(inline_in(locked, hash)).filter(|n| *n > 0)).unwrap_or(0),
+            false => inline_in(self.shard_of(hash), hash),
+        };
+        external.saturating_add(inline as usize)
     }
 }
 

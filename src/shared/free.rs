@@ -304,7 +304,7 @@ impl<K> Shared<K> {
         let on_its_way = free.begin(); // as in `free_expire`
         let mut records = self.records(free);
         let (claimed, was_dirty) = records.hold(node);
-        let answer = records.machine.done(&mut None, claimed, end, records.mode);
+        let answer = records.machine.done(&mut None, claimed, end, 0, records.mode);
         let _ended = records.note(answer);
         let (_added, worked) = records.settle_end(node, was_dirty, false);
         let has_added = records.owed.has(Owed::ADDED);
@@ -395,7 +395,7 @@ impl<K> Shared<K> {
             }
             Err(held) => {
                 // The key is still held, and its owner calls `done`.
-                let answer = records.machine.done(&mut None, held, End::Done, mode);
+                let answer = records.machine.done(&mut None, held, End::Done, 0, mode);
                 let _ended = records.note(answer);
                 let _as_it_is_dirty = records.machine.pop_dirty();
                 let _none = records.settle(node, None);
@@ -419,7 +419,7 @@ impl<K> Shared<K> {
             let (held, _) = records.hold(node);
             let owed = records.machine.rest(&held, now, time);
             records.note(((), owed));
-            let answer = records.machine.done(&mut None, held, End::Done, records.mode);
+            let answer = records.machine.done(&mut None, held, End::Done, 0, records.mode);
             let _ended = records.note(answer);
             let _none = records.settle(node, None);
         }

@@ -4,12 +4,14 @@ use super::Shared;
 use super::getters::BUSY;
 use super::hub::Flags;
 use super::locked::Busy;
+use super::pace::Pace;
 use super::section::in_mode;
 use super::state::if_free;
 use super::take::Taken;
 use crate::TryGetError;
 use crate::machine::{Claimed, Times};
 use crate::panics::drop_each;
+use crate::shared::driver::states::Driver;
 use crate::sync::{Arc, give_way, model_const, now, spin_while, with_parker, yield_while};
 use crate::time::deadline::Deadline;
 use crate::wait::{Ticket, Waiter};
@@ -150,8 +152,8 @@ impl<K> Shared<K> {
                     continue;
                 };
                 passed_by.remove(locked);
-                let mode = self.mode();
-                let mut section = self.section_in(held, mode);
+                let mut section = self.section(held);
+                let mode = section.mode;
                 let turn = if visit == Visit::Last { None } else { section.expire_as_getter(&mut now) };
                 if let Some(taken) = section.take(None, &mut now) {
                     section.end();
@@ -231,7 +233,8 @@ impl<K> Shared<K> {
         with_parker(|parker| {
             let mut wait = Self::take_or_wait(this, Waiter::Thread(parker.unparker()));
             while let Wait::Park(ticket) | Wait::ParkBriefly(ticket) = wait {
-                let soon = matches!(wait, Wait::ParkBriefly(_)).then(|| Instant::now() + BUSY);
+                let is_brief = matches!(wait, Wait::ParkBriefly(_));
+                let soon = if is_brief { Some(Instant::now() + BUSY) } else { this.own_token_at() };
                 Self::park(this, parker, deadline.start().into_iter().chain(soon).min());
                 wait = Self::resume(this, ticket, Waiter::Thread(parker.unparker()), deadline.is_over());
             }
@@ -243,27 +246,31 @@ impl<K> Shared<K> {
     pub(crate) fn take_or_wait(this: &Arc<Self>, waiter: Waiter) -> Wait<K> {
         let is_thread = waiter.is_thread();
         let ticket = this.hub().getters.waiters.push(waiter);
-        this.visit_listed(ticket, is_thread, Visit::BeforePark)
+        Self::visit_listed(this, ticket, is_thread, Visit::BeforePark)
     }
 
     /// For a task that has passed by a busy shard, and that nobody can wake later: it waits for the shard here. The answer is never
     /// [`ParkBriefly`](Wait::ParkBriefly), because it looks into each shard (W5).
     #[cold]
     pub(crate) fn wait_for_busy(this: &Arc<Self>, task: Ticket) -> Wait<K> {
-        this.visit_listed(task, false, Visit::BeforeLongPark)
+        Self::visit_listed(this, task, false, Visit::BeforeLongPark)
     }
 
     /// Visits the shards for a getter that is on the list or has been woken meanwhile, and takes it off the list if it need not park (W1).
-    fn visit_listed(&self, ticket: Ticket, is_thread: bool, visit: Visit) -> Wait<K> {
-        let visited = self.visit_all(visit);
+    fn visit_listed(this: &Arc<Self>, ticket: Ticket, is_thread: bool, visit: Visit) -> Wait<K> {
+        let visited = this.visit_all(visit);
         let Some(wait) = visited.found else {
             if is_thread {
-                self.hub().getters.note_park(now(), visited.handed_out);
+                this.hub().getters.note_park(now(), visited.handed_out);
             }
-            return if visited.passed_by { Wait::ParkBriefly(ticket) } else { Wait::Park(ticket) };
+            if visited.passed_by {
+                return Wait::ParkBriefly(ticket);
+            }
+            Self::await_token(this);
+            return Wait::Park(ticket);
         };
-        if self.arrive(ticket, is_thread) {
-            self.wake_getters(1);
+        if this.arrive(ticket, is_thread) {
+            this.wake_getters(1);
         }
         wait
     }
@@ -280,14 +287,43 @@ impl<K> Shared<K> {
             None => {
                 let waiter = waiter.take().expect("not used yet");
                 this.hub().getters.put_back(ticket, waiter, was_woken && visited.passed_by);
-                return this.visit_listed(ticket, is_thread, Visit::BeforePark);
+                return Self::visit_listed(this, ticket, is_thread, Visit::BeforePark);
             }
         };
         this.discard(waiter);
-        if was_woken {
+        if was_woken || this.waits_by_itself() {
             this.wake_getters(1);
         }
         wait
+    }
+
+    /// A getter that is on the list has found no key, or no token. In the latter case it has the driver wake a getter for the next one, or
+    /// wakes one itself if the token has come meanwhile.
+    fn await_token(this: &Arc<Self>) {
+        let Some(pace) = &this.pace else { return };
+        if this.waits_by_itself() || this.ready() == 0 {
+            return;
+        }
+        let tokens = pace.tokens(this.settings.clock.now());
+        if tokens.count > 0 {
+            return this.wake_getters(1);
+        }
+        Pace::arm(&mut this.hub(), tokens.more_at);
+        Self::ensure_driver(this);
+    }
+
+    /// Whether no driver wakes a getter for the next token.
+    fn waits_by_itself(&self) -> bool {
+        self.pace.is_some() && self.settings.driver != Driver::Thread
+    }
+
+    /// Until when a thread parks that waits for a token by itself.
+    fn own_token_at(&self) -> Option<Instant> {
+        let pace = self.pace.as_ref().filter(|_| self.waits_by_itself() && self.ready() > 0)?;
+        let clock = &self.settings.clock;
+        let now = clock.now();
+        let tokens = pace.tokens(now);
+        clock.instant(if tokens.count > 0 { now } else { tokens.more_at })
     }
 
     /// Wakes at most this many getters for keys that were queued without a wake-up (W2). The calling thread holds no shard.
@@ -300,6 +336,7 @@ impl<K> Shared<K> {
         }
         let mut hub = self.hub();
         let queued = self.ready();
+        let at_most = if hub.is_paced_by_driver() { at_most.min(self.tokens()) } else { at_most };
         for _ in 0..at_most {
             let Some(waiter) = hub.getters.next(queued) else { return };
             hub.wakes.push(waiter);
@@ -394,7 +431,7 @@ mod tests {
             hub.getters.woken_at = None; // it is not overdue
             assert_eq!(hub.getters.waiters.len(), 1, "the first getter is on its way");
         }
-        assert!(matches!(queue.shared.visit_listed(first, true, Visit::BeforePark), Wait::Item(_)));
+        assert!(matches!(Shared::visit_listed(&queue.shared, first, true, Visit::BeforePark), Wait::Item(_)));
         assert_eq!(queue.shared.hub().getters.waiters.len(), 0);
     }
 

@@ -55,6 +55,8 @@ pub(super) struct Getters {
     passed_by: BTreeSet<Ticket>,
     /// Once it is set, the driver knows of it or will see it before it parks.
     pub(super) wake_at: Option<Instant>,
+    /// When the driver wakes a getter for the next token of the [pace](super::pace). As `wake_at`.
+    pub(super) token_at: Option<u64>,
 }
 
 impl Getters {

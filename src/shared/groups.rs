@@ -23,14 +23,12 @@ impl<K> Shared<K> {
         if has_groups { Ok(()) } else { Err(InvalidArgument::new("group", call, "it needs `fair_by`")) }
     }
 
-    /// Makes a critical section in the shard of a group, or, as long as all shards have keys of all groups, in each. Then starts the driver
-    /// thread, if the call has made its first deadline.
-    fn in_group(this: &Arc<Self>, _group: Group, change: impl Fn(&mut Section<'_, K>)) {
-        for locked in this.all() {
-            let mut section = this.section(locked.lock());
-            change(&mut section);
-            section.end();
-        }
+    /// Makes a critical section in the shard of a group. Then starts the driver thread, if the call has made its first deadline.
+    fn in_group(this: &Arc<Self>, group: Group, change: impl FnOnce(&mut Section<'_, K>)) {
+        let locked = this.at(this.shard_of_group(group));
+        let mut section = this.section(locked.lock());
+        change(&mut section);
+        section.end();
         Self::ensure_driver(this);
     }
 
@@ -105,25 +103,12 @@ impl<K> Shared<K> {
 
     /// `stats` of a group.
     pub(crate) fn group_stats(&self, group: Group) -> Option<GroupStats> {
-        let mut found = None::<GroupStats>;
-        for locked in self.all() {
-            let mut held = locked.lock();
-            let now = self.settings.clock.now();
-            let Some(GroupSeen { group: of, queued, queued_at }) = held.marks().see_group(group.hash) else { continue };
-            let more = GroupStats::new((), &of, now);
-            let stats = found.get_or_insert_with(|| GroupStats {
-                processing: 0,
-                handed_out: 0,
-                work: Duration::ZERO,
-                ..more.clone()
-            });
-            stats.queued += queued;
-            stats.processing += more.processing;
-            stats.handed_out += more.handed_out;
-            stats.work += more.work;
-            stats.oldest = stats.oldest.max(queued_at.map(|queued_at| time_left(now, queued_at)));
-        }
-        let mut stats = found?;
+        let mut held = self.at(self.shard_of_group(group)).lock();
+        let now = self.settings.clock.now();
+        let GroupSeen { group, queued, queued_at } = held.marks().see_group(group.hash)?;
+        drop(held);
+        let oldest = queued_at.map(|queued_at| time_left(now, queued_at));
+        let mut stats = GroupStats { queued, oldest, ..GroupStats::new((), &group, now) };
         stats.share = self.share_of(&stats, self.group_metrics().total);
         Some(stats)
     }

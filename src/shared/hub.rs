@@ -12,15 +12,15 @@
 //! a key reads the flags inside its critical section. If the visit comes later, it finds the key, and if the call comes later, it finds the
 //! flag. Hot calls need no fence for this, and write nothing that shards share.
 //!
-//! **Lock order.** A thread holds at most one shard, and may then lock the hub. While it holds the hub, it may lock the counts of workers.
-//! It never locks in the other order.
+//! **Lock order.** A thread holds at most one shard, and may then lock the hub, or a stripe of the [`directory`](super::directory). While it
+//! holds the hub, it may lock the counts of workers. It never locks in the other order, and nothing under a stripe.
 
 use super::getters::Getters;
 use super::waiters::{DirtyWaiters, LifeCycle};
 use crate::machine::NEVER;
 use crate::observe::RunCounters;
 use crate::shared::driver::states::DriverState;
-use crate::sync::{AtomicU8, Mutex, MutexGuard, Ordering, now};
+use crate::sync::{AtomicU16, Mutex, MutexGuard, Ordering, now};
 use crate::wait::{Waiter, WakeList};
 use std::ops::{Deref, DerefMut};
 
@@ -47,7 +47,7 @@ pub(super) struct RareCounts {
 
 /// Conditions that send a hot call to its slow path, as bits. Most queues have none of them, or only from time to time.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct Flags(pub(super) u8);
+pub(super) struct Flags(pub(super) u16);
 
 impl Flags {
     pub(super) const NONE: Self = Self(0);
@@ -70,16 +70,21 @@ impl Flags {
     /// The lock-free engine, in a queue whose keys have no groups. Never cleared.
     #[cfg(feature = "lock-free")]
     pub(super) const FREE: Self = Self::LIMITED;
+    /// Hand-outs have a [pace](super::pace). Never cleared.
+    pub(super) const PACED: Self = Self(1 << 8);
 
     /// Some thread or task waits for keys, or for the end of the work.
     pub(super) const AWAITED: Self = Self(Self::GETTERS.0 | Self::DRAINERS.0);
 
     /// The flags that make an add take its slow path.
-    pub(super) const ADD: Self = Self(!Self::DRAINERS.0);
+    pub(super) const ADD: Self = Self(!(Self::DRAINERS.0 | Self::PACED.0));
     /// The same, for a hand-out.
-    pub(super) const HAND_OUT: Self = Self(Self::MEASURED.0 | Self::NO_DRIVER.0 | Self::ORDERED.0 | Self::LIMITED.0);
+    pub(super) const HAND_OUT: Self =
+        Self(Self::MEASURED.0 | Self::NO_DRIVER.0 | Self::ORDERED.0 | Self::LIMITED.0 | Self::PACED.0);
     /// The same, for `done`.
     pub(super) const DONE: Self = Self(Self::MEASURED.0 | Self::GETTERS.0 | Self::DRAINERS.0 | Self::ORDERED.0);
+    /// Getters may wait although keys are queued, also after the shut-down.
+    pub(super) const HELD_BACK: Self = Self(Self::LIMITED.0 | Self::PACED.0);
     /// A call has more to do after the lock.
     pub(super) const EXTRAS: Self = Self(Self::OBSERVED.0 | Self::NO_DRIVER.0);
 
@@ -97,14 +102,14 @@ impl Flags {
 /// The guard of the hub's lock. Its drop sets the flags to what the lists say, unlocks, and then wakes the waiters in `wakes`.
 pub(super) struct HubGuard<'s> {
     lock: &'s Mutex<Hub>,
-    flags: &'s AtomicU8,
+    flags: &'s AtomicU16,
     hub: Option<MutexGuard<'s, Hub>>,
     /// To be woken. A caller that holds a shard leaves this empty, and owes the wake-ups to the end of its critical section (W4).
     pub(super) wakes: WakeList,
 }
 
 impl<'s> HubGuard<'s> {
-    pub(super) fn new(lock: &'s Mutex<Hub>, flags: &'s AtomicU8) -> Self {
+    pub(super) fn new(lock: &'s Mutex<Hub>, flags: &'s AtomicU16) -> Self {
         Self { lock, flags, hub: Some(lock.lock()), wakes: WakeList::default() }
     }
 
@@ -119,6 +124,12 @@ impl<'s> HubGuard<'s> {
 }
 
 impl HubGuard<'_> {
+    /// Whether the driver will wake a getter for the next token, so that calls that queue keys need not wake one.
+    #[inline]
+    pub(super) fn is_paced_by_driver(&self) -> bool {
+        self.getters.token_at.is_some() && matches!(self.driver, DriverState::Running | DriverState::Parked { .. })
+    }
+
     /// There is a new earliest deadline, or a report or a task to come. Returns whom the caller must wake.
     pub(super) fn call_driver(&mut self, at: u64) -> WakeList {
         let mut wakes = WakeList::default();

@@ -2,7 +2,7 @@
 
 use crate::key::{KeyHash, prefetch_bucket};
 use crate::machine::{Machine, Mode, NEVER};
-use crate::order::{NORMAL, Words, level_of, priority_of};
+use crate::order::{NO_NEW, NORMAL, Words, level_of, priority_of};
 use crate::sync::{AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering};
 use crossbeam_utils::CachePadded;
 use std::ops::Deref;
@@ -145,7 +145,7 @@ impl Front {
     }
 
     #[inline(always)]
-    fn rank_of(priority: i8) -> i8 {
+    pub(super) fn rank_of(priority: i8) -> i8 {
         -priority.max(-i8::MAX)
     }
 
@@ -155,10 +155,16 @@ impl Front {
         (self.0 >> 56) as i8
     }
 
-    /// The time alone.
+    /// The same for one that has new groups, as if it had none.
     #[inline]
-    pub(super) fn age(self) -> Self {
-        Self(self.0 & STAMP as i64)
+    pub(super) fn of_old(self) -> Self {
+        Self(self.0 | NO_NEW as i64)
+    }
+
+    /// The time alone, or the round.
+    #[inline]
+    pub(super) fn stamp(self) -> u64 {
+        self.0 as u64 & STAMP
     }
 }
 
@@ -266,6 +272,7 @@ impl<K> Locked<K> {
             return;
         }
         debug_assert_eq!(self.len(), machine.ready(Mode::ORDERED), "the number of ready keys is published");
+        debug_assert!(!machine.has_forgotten(), "the names of forgotten keys are taken out");
         debug_assert!(
             !machine.order().has_groups() || self.total() == machine.len(),
             "the number of keys is published"
@@ -296,16 +303,18 @@ impl<K> Locked<K> {
         self.published.total.load(Ordering::Relaxed) // Relaxed: see `len`
     }
 
-    /// Publishes how many keys are queued.
+    /// Publishes how many keys are queued. Returns whether keys have groups.
     #[inline(always)]
-    pub(super) fn publish_len(&self, machine: &Machine<K>, mode: Mode) {
+    pub(super) fn publish_len(&self, machine: &Machine<K>, mode: Mode) -> bool {
         if cfg!(loom) && !mode.is_ordered && self.len() == machine.ready(mode) {
-            return; // loom would try every order of a store that changes nothing
+            return false; // loom would try every order of a store that changes nothing
         }
         self.published.len.store(machine.ready(mode), Ordering::Relaxed); // Relaxed: see `len`
-        if mode.is_ordered && machine.order().has_groups() {
+        let has_groups = mode.is_ordered && machine.order().has_groups();
+        if has_groups {
             self.published.total.store(machine.len(), Ordering::Relaxed);
         }
+        has_groups
     }
 
     /// In a queue with several shards, gives the first key a time and publishes the front, before [`publish_len`](Self::publish_len).
@@ -360,12 +369,12 @@ impl<K> Locked<K> {
     }
 
     /// A time before the push of the first key of a level. Unless that is the highest level here, it is that of the first key of any lower
-    /// level.
+    /// level, and with groups the time of the last few hand-outs of this shard.
     #[inline]
-    pub(super) fn age_of(&self, level: u8) -> u64 {
+    pub(super) fn age_of(&self, level: u8, has_groups: bool) -> u64 {
         let front = self.front();
-        if front.rank() == Front::rank_of(priority_of(level)) {
-            return front.age().0 as u64;
+        if !has_groups && front.rank() == Front::rank_of(priority_of(level)) {
+            return front.stamp();
         }
         self.published.lower.load(Ordering::Relaxed) & STAMP // Relaxed: see `publish_front`
     }

@@ -65,6 +65,7 @@ impl<K> Shared<K> {
         let moves_to =
             |next: Turn| self.turn.compare_exchange(word, next.word(), Ordering::Relaxed, Ordering::Relaxed).is_ok();
         let mut levels = Words::default();
+        let has_groups = self.settings.order.has_groups();
         let shards = || iter::once(&self.first).chain(&self.others);
         shards().filter(|locked| !locked.seems_empty()).for_each(|locked| levels.add(locked.levels()));
         let top = levels.top()?;
@@ -79,14 +80,22 @@ impl<K> Shared<K> {
             let may_have =
                 |locked: &&Locked<K>| !locked.seems_empty() && locked.has_level(level) && !passed.contains(locked);
             // If there is none, the turn stays due for the next choice.
-            let locked = shards().filter(may_have).min_by_key(|locked| locked.age_of(level))?;
+            let locked = shards().filter(may_have).min_by_key(|locked| locked.age_of(level, has_groups))?;
             let Some(held) = locked.lock_to_take(locked.lock_passes() == 0, &mut passed) else { continue };
             if held.order().level_len(priority_of(level)) == 0 {
                 passed.insert(locked);
                 continue;
             }
             let next = Turn { since: turn.since + u64::from(TURNS), last: level };
-            return if moves_to(next) { self.take(held, Some(level)) } else { None };
+            if !moves_to(next) {
+                return None;
+            }
+            let taken = self.take(held, Some(level));
+            if taken.is_none() {
+                // There is no token, so the turn stays due, unless another getter has gone on.
+                let _ = self.turn.compare_exchange(next.word(), word, Ordering::Relaxed, Ordering::Relaxed);
+            }
+            return taken;
         }
     }
 }

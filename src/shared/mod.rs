@@ -1,7 +1,7 @@
 //! What all handles of one queue share, and the calls on it.
 //!
 //! ```text
-//!              hash ──▶ shard
+//!              hash ──▶ shard           (with groups and several shards: the hash of the group; a directory finds the key)
 //!  handles ──▶ Shared: settings, limiter, observer, flags
 //!                 ├─ shard 0: a lock over a machine: keys, order, delays     ┐ one, unless the user asks for more
 //!                 ├─ shard 1 …                                               ┘
@@ -37,6 +37,7 @@
 //!   state                             | `Shared`: all of this, and what each call needs of it
 //!   locked                            | a shard: its lock, and what is read without it
 //!   settings   cursor                 | what a builder says; where a thread takes its keys
+//!   directory   pace                  | where keys with groups are; a limit of hand-outs
 //!   hub   getters   waiters   states  | the flags, the lists of those that wait, the states of the driver
 //! ```
 //!
@@ -55,6 +56,7 @@ mod add_all;
 mod choose;
 mod cursor;
 mod delays;
+mod directory;
 mod dirty;
 mod done;
 mod drain;
@@ -75,6 +77,7 @@ mod hub;
 mod life_cycle;
 mod locked;
 mod lower;
+mod pace;
 mod reports;
 mod section;
 mod settings;
@@ -87,11 +90,10 @@ mod take;
 mod take_where;
 mod waiters;
 
-pub(crate) use add::Wakeups;
 pub(crate) use drain::WaitGoal;
 pub use driver::Driver;
 pub(crate) use driver::start_driver_thread;
 pub(crate) use get::Wait;
 pub(crate) use settings::{Limiter, MAX_SHARDS, MAX_WEIGHT, Order, Settings};
-pub(crate) use state::Shared;
+pub(crate) use state::{Shared, Wakeups};
 pub(crate) use waiters::DirtyWait;

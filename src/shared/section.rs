@@ -15,6 +15,7 @@
 use super::Shared;
 use super::hub::Flags;
 use super::locked::{Held, Locked};
+use super::pace::Pace;
 use crate::Added;
 use crate::key::KeyHash;
 use crate::machine::{Cancelled, Claimed, End, Ended, Expired, How, Machine, Mode, Owed, Seen, TakenOut};
@@ -59,6 +60,8 @@ pub(super) struct Section<'s, K> {
     pub(super) mode: Mode,
     /// What gives the first key a time, in a queue with several shards.
     stamp: Option<fn() -> u64>,
+    /// What each hand-out spends a token of. `None` in the modes of hot calls.
+    pub(super) pace: Option<&'s Pace>,
     owed: Owed,
     /// Whether what is published may have changed.
     has_changed: bool,
@@ -106,10 +109,12 @@ impl<K> Shared<K> {
     /// A section in which any verb may be called.
     #[inline]
     pub(super) fn section<'s>(&'s self, held: Held<'s, K>) -> Section<'s, K> {
-        self.section_in(held, self.mode())
+        let mut section = self.section_in(held, self.mode());
+        section.pace = self.pace.as_deref();
+        section
     }
 
-    /// The same in a mode that the caller has read.
+    /// The same in a mode that the caller has read, for other verbs than `get` if the queue has a pace.
     #[inline(always)]
     pub(super) fn section_in<'s>(&'s self, held: Held<'s, K>, mode: Mode) -> Section<'s, K> {
         Section { mode, ..self.plain_section(held, self.stamp) }
@@ -119,13 +124,21 @@ impl<K> Shared<K> {
     #[inline(always)]
     pub(super) fn plain_section<'s>(&'s self, held: Held<'s, K>, stamp: Option<fn() -> u64>) -> Section<'s, K> {
         let (mode, owed) = (Mode::PLAIN, Owed::NOTHING);
-        Section { shared: self, held, mode, stamp, owed, has_changed: false, takes: false, must_end: MustEnd }
+        let (pace, must_end) = (None, MustEnd);
+        Section { shared: self, held, mode, stamp, pace, owed, has_changed: false, takes: false, must_end }
     }
 
     /// Reads the clock for a key that became dirty.
     #[inline(never)]
     fn tell_time(&self, machine: &mut Machine<K>) {
         machine.times().into_iter().for_each(|times| times.dirty_at(self.settings.clock.now_coarse()));
+    }
+
+    /// Keys were forgotten in a queue with groups and several shards.
+    #[inline(never)]
+    fn take_names_out(&self, machine: &mut Machine<K>) {
+        let directory = self.directory.as_ref().expect("it wants the hashes of these keys");
+        machine.take_forgotten().for_each(|hash| directory.forget(hash));
     }
 
     /// Takes out the waiters that are owed a wake-up while the lock is held, which orders this with those who come (W2). Then unlocks,
@@ -149,13 +162,15 @@ impl<K> Shared<K> {
         if owed.has(Owed::READY) && flags.has(Flags::GETTERS) {
             let queued = locked.len() * self.shards();
             let mut hub = self.hub();
-            (0..owed.ready()).map_while(|_| hub.getters.next(queued)).for_each(|getter| wakes.push(getter));
+            let wanted = if hub.is_paced_by_driver() { 0 } else { owed.ready() };
+            (0..wanted).map_while(|_| hub.getters.next(queued)).for_each(|getter| wakes.push(getter));
         }
         if owed.has(Owed::DRAINED) && flags.has(Flags::DRAINERS) {
             wakes.append(self.hub().life_cycle.work_ended(locked.index));
         }
-        // Getters that have waited for keys of groups that are held back.
-        if owed.has(Owed::OVER) && flags.has(Flags::LIMITED) {
+        // Getters that have waited for keys of groups that are held back, or for tokens. Those of several shards look at the others again,
+        // because only a getter that visits all knows what is left.
+        if owed.has(Owed::OVER) && flags.has(Flags::HELD_BACK) {
             wakes.append(self.hub().getters.take_all());
         }
         if calls_driver {
@@ -267,6 +282,17 @@ impl<'s, K> Section<'s, K> {
         claimed
     }
 
+    /// Spends the token of the hand-out that the caller is about to make. Returns `false` if there is a key, but no token for it.
+    #[inline(always)]
+    pub(super) fn spend_token(&self, level: Option<u8>) -> bool {
+        let Some(pace) = self.pace else { return true };
+        let has_key = match level {
+            Some(level) => self.order().is_ready(level),
+            None => self.ready(self.mode) > 0,
+        };
+        !has_key || pace.spend(self.shared.settings.clock.now())
+    }
+
     /// The next key, or that of a level.
     #[inline(always)]
     pub(super) fn get(&mut self, level: Option<u8>) -> Option<Claimed<K>> {
@@ -302,6 +328,7 @@ impl<'s, K> Section<'s, K> {
     pub(super) fn forget_failures<Q: Equivalent<K> + ?Sized>(&mut self, hand: &mut Option<K>, key: &Q, hash: KeyHash) {
         let owed = self.held.machine.forget_failures(hand, key, hash, self.mode);
         self.note(((), owed));
+        self.has_changed |= self.mode.is_ordered; // a key that is forgotten may have a name in the directory
     }
 
     pub(super) fn take_out(&mut self, hand: &mut Option<K>, seen: Seen) -> TakenOut {
@@ -343,6 +370,7 @@ impl<'s, K> Section<'s, K> {
 
     pub(super) fn shut_down(&mut self) {
         let owed = self.held.machine.shut_down();
+        self.held.locked.set_driver_until(self.held.until()); // no delay expires any more
         self.note(((), owed));
     }
 
@@ -404,9 +432,12 @@ impl<'s, K> Section<'s, K> {
             self.shared.tell_time(machine);
         }
         if let Some(stamp) = self.stamp {
+            machine.join(self.mode, |priority| self.shared.front_of(priority));
             self.held.locked.publish_front(machine, stamp, self.mode, self.takes);
         }
-        self.held.locked.publish_len(machine, self.mode);
+        if self.held.locked.publish_len(machine, self.mode) && machine.has_forgotten() {
+            self.shared.take_names_out(machine);
+        }
     }
 }
 

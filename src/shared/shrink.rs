@@ -13,6 +13,7 @@ impl<K> Shared<K> {
         self.hub().getters.shrink();
         #[cfg(feature = "lock-free")]
         self.free().into_iter().for_each(|free| self.free_shrink(free));
+        self.directory.iter().for_each(|directory| directory.shrink());
         for locked in self.all() {
             in_steps(|at| {
                 let held = locked.lock();

@@ -170,6 +170,11 @@ impl<K> Shared<K> {
 
     fn add_hub(&self, stats: &mut Stats) {
         stats.shutting_down = self.is_shutting_down();
+        if let Some(pace) = &self.pace {
+            let now = self.settings.clock.now();
+            let tokens = pace.tokens(now);
+            stats.paced_for = (tokens.count == 0).then(|| time_left(tokens.more_at, now));
+        }
         if let Limiter::External(limiter) = &self.settings.limiter {
             stats.failing += limiter.failing(); // not under the lock (P17)
         }
@@ -255,20 +260,15 @@ impl<K: Clone> Shared<K> {
         if !this.settings.order.has_groups() {
             return Vec::new();
         }
-        let mut groups = HashMap::<u64, (usize, GroupStats<K>)>::new();
-        for (shard, locked) in this.all().enumerate() {
+        let mut groups = HashMap::<u64, GroupStats<K>>::new();
+        for locked in this.all() {
             let now = this.begin_ages(locked);
             in_steps(|at| {
                 groups.reserve(AT_ONCE); // as in `look_at`
                 locked.lock().look(at, Which::Active, |view| {
                     let Some(of) = view.group() else { return };
-                    let (latest, group) =
-                        groups.entry(of.hash).or_insert_with(|| (shard, GroupStats::new(view.key().clone(), &of, now)));
-                    if std::mem::replace(latest, shard) != shard {
-                        group.handed_out += of.handed_out;
-                        group.work += Duration::from_nanos(of.work);
-                        group.processing += of.processing as usize;
-                    }
+                    let new = || GroupStats::new(view.key().clone(), &of, now);
+                    let group = groups.entry(of.hash).or_insert_with(new);
                     if view.is_queued() {
                         group.queued += 1;
                         group.oldest = group.oldest.max(view.queued_at().map(|queued_at| since(queued_at, now)));
@@ -278,9 +278,9 @@ impl<K: Clone> Shared<K> {
         }
         let all = this.group_metrics().total;
         let mut groups: Vec<_> = groups.into_iter().collect();
-        groups.iter_mut().for_each(|(_, (_, group))| group.share = this.share_of(group, all));
+        groups.iter_mut().for_each(|(_, group)| group.share = this.share_of(group, all));
         groups.sort_unstable_by_key(|&(hash, _)| hash); // not in the order of the map, which differs each time (P27)
-        groups.into_iter().map(|(_, (_, group))| group).collect()
+        groups.into_iter().map(|(_, group)| group).collect()
     }
 }
 
@@ -327,15 +327,15 @@ mod tests {
         }
     }
 
-    /// A group has been handed out what each shard counts of it, however many of its keys are there.
+    /// A group has been handed out what its shard counts of it, however many of its keys are there, and beside other groups.
     #[test]
-    fn hand_outs_of_a_group_are_those_of_all_shards() {
-        let queue = WorkQueue::builder().shards(4).fair_by(|key: &u32| key % 2).build();
-        queue.add_all(0..400);
-        (0..40).for_each(|_| drop(queue.try_get().unwrap()));
-        assert!(queue.shared.all().all(|locked| locked.len() > 4), "each group has keys in each shard");
+    fn hand_outs_of_a_group_are_those_of_its_shard() {
+        let queue = WorkQueue::builder().shards(4).fair_by(|key: &u32| key % 40).build();
+        queue.add_all(0..4000);
+        (0..400).for_each(|_| drop(queue.try_get().unwrap()));
+        assert!(queue.shared.all().all(|locked| locked.len() > 4), "each shard has groups");
         let handed_out: Vec<_> = queue.inspect().groups().iter().map(|group| group.handed_out).collect();
-        assert_eq!((handed_out.len(), handed_out.iter().sum::<u64>()), (2, 40));
+        assert_eq!((handed_out.len(), handed_out.iter().sum::<u64>()), (40, 400));
         let without_groups = WorkQueue::new();
         without_groups.add(1);
         assert!(without_groups.inspect().groups().is_empty());

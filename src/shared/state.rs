@@ -1,18 +1,23 @@
 //! The state that all handles of one queue share, and what every call on it needs.
 
+use super::directory::Directory;
 use super::hub::{Flags, Hub, HubGuard};
-use super::locked::Locked;
+use super::locked::{Front, Locked};
+use super::pace::Pace;
 use super::settings::{Limiter, Settings};
+use crate::Added;
 use crate::coop;
 #[cfg(feature = "lock-free")]
 use crate::free::Free;
 use crate::key::KeyHash;
 use crate::machine::{Claimed, Machine, NEVER};
 use crate::observe::{Observer, RunCounters};
-use crate::order::AnyOrder;
+use crate::order::{AnyOrder, Group, NO_NEW};
 use crate::panics::contained;
 use crate::random::SplitMix;
-use crate::sync::{Arc, AtomicU8, AtomicU64, Mutex, Ordering, counted_stamp, hasher, next_id, note_parallelism, stamp};
+use crate::sync::{
+    Arc, AtomicU16, AtomicU64, Mutex, Ordering, counted_stamp, hasher, next_id, note_parallelism, stamp,
+};
 use crate::time::nanos;
 use ahash::RandomState;
 use crossbeam_utils::CachePadded;
@@ -30,6 +35,15 @@ macro_rules! if_free {
 }
 pub(super) use if_free;
 
+/// When getters are woken for a key that becomes queued.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wakeups {
+    /// At the end of the critical section that queues the key.
+    Now,
+    /// The caller wakes them, for many keys at once: [`Shared::wake_getters`].
+    Later,
+}
+
 /// What all handles of one queue share.
 pub(crate) struct Shared<K> {
     pub(crate) settings: Settings<K>,
@@ -42,10 +56,15 @@ pub(crate) struct Shared<K> {
     /// Starts the driver thread. It is a pointer, made where `K` is known to be `Send` and `Sync`.
     pub(super) start: fn(&Arc<Self>) -> std::io::Result<()>,
     pub(super) hasher: RandomState,
+    /// The `add` of a queue that [is not single](Self::is_single). It is a pointer, so that hot calls of queues without groups need not ask
+    /// whether there are some.
+    pub(super) add_to_one_of_many: fn(&Arc<Self>, K, KeyHash, Wakeups) -> Added,
+    /// In a queue with groups and several shards, where its keys are.
+    pub(super) directory: Option<Box<Directory>>,
     /// In a queue with several shards, what gives the keys at their fronts a time.
     pub(super) stamp: Option<fn() -> u64>,
     /// [`Flags`]: written under the hub's lock.
-    flags: AtomicU8,
+    flags: AtomicU16,
     /// 0 if there is one shard and no other engine.
     others_to_test: usize,
     #[cfg(feature = "lock-free")]
@@ -56,6 +75,9 @@ pub(crate) struct Shared<K> {
     pub(super) hub: CachePadded<Mutex<Hub>>,
     /// In a queue with several shards, when the lower levels have their next [turn](super::lower).
     pub(super) turn: CachePadded<AtomicU64>,
+    /// In a queue with groups and several shards, the first round of each rank that a getter has seen last.
+    fronts: Option<Box<[AtomicU64; 256]>>,
+    pub(super) pace: Option<Box<Pace>>,
 }
 
 // A panic leaves no step half done: a call that unwinds drops at most items, whose keys are then done, and keys that were not added yet. A
@@ -75,11 +97,13 @@ impl<K: Hash + Eq> Shared<K> {
         #[cfg(feature = "lock-free")]
         let shards = if settings.lock_free { &1 } else { shards }; // that engine has lines instead
         let (shards, interval) = (*shards, observer.as_ref().and_then(|observer| observer.interval()));
+        let pace = settings.pace.and_then(|(rate, burst)| Pace::new(rate, burst)).map(Box::new);
         let flags = [
             (settings.measure || observer.is_some(), Flags::MEASURED),
             (observer.is_some(), Flags::OBSERVED),
             (order.group_of.is_some(), Flags::ORDERED),
             (order.limit.is_some() || order.limits_of.is_some(), Flags::LIMITED),
+            (pace.is_some(), Flags::PACED),
         ];
         let flags = Flags(flags.into_iter().map(|(is_set, flag)| if is_set { flag.0 } else { 0 }).sum());
         #[cfg(feature = "lock-free")]
@@ -95,6 +119,7 @@ impl<K: Hash + Eq> Shared<K> {
         let stamp = (shards > 1).then_some(stamp);
         stamp.into_iter().for_each(|stamp| _ = stamp()); // the first call takes long
         let is_strict = order.strict || shards > 1; // the turn of the lower levels is the queue's
+        let has_directory = order.has_groups() && shards > 1;
         let new_shard = |index, capacity: usize| {
             let queued = match order.group_of.is_some() {
                 true => AnyOrder::groups(order.shares, !is_strict, order.strict),
@@ -106,6 +131,9 @@ impl<K: Hash + Eq> Shared<K> {
             }
             if stamp.is_some() {
                 machine.want_stamps();
+            }
+            if has_directory {
+                machine.want_forgotten();
             }
             Locked::new(index, if shards == 1 { Mutex::new(machine) } else { Mutex::one_of_many(machine) })
         };
@@ -120,6 +148,7 @@ impl<K: Hash + Eq> Shared<K> {
         #[cfg(not(feature = "lock-free"))]
         let (others_to_test, capacity) = (shards - 1, settings.capacity);
         let new_shard = |index| new_shard(index, capacity);
+        let fronts = has_directory.then(|| Box::new([const { AtomicU64::new(0) }; 256]));
         Self {
             id: next_id(),
             others_to_test,
@@ -132,10 +161,14 @@ impl<K: Hash + Eq> Shared<K> {
             settings,
             start,
             hasher,
+            add_to_one_of_many: if has_directory { Self::add_to_its_group } else { Self::add_to_one_of_many },
+            directory: has_directory.then(|| Box::new(Directory::new())),
             stamp,
-            flags: AtomicU8::new(flags.0),
+            flags: AtomicU16::new(flags.0),
             hub: CachePadded::new(Mutex::new(Hub::default())),
             turn: CachePadded::default(),
+            fronts,
+            pace,
         }
     }
 
@@ -150,9 +183,12 @@ impl<K: Hash + Eq> Shared<K> {
         KeyHash(hasher.finish() as u32)
     }
 
-    /// The index of a key's shard.
+    /// The index of the shard to which a new key goes.
     pub(crate) fn shard_index(&self, key: &K) -> usize {
-        self.hash(key).shard(self.settings.shards)
+        match &self.directory {
+            Some(_) => self.shard_of_group(self.group_of(key)),
+            None => self.hash(key).shard(self.settings.shards),
+        }
     }
 }
 
@@ -188,7 +224,26 @@ impl<K> Shared<K> {
         if index == 0 { &self.first } else { &self.others[index - 1] }
     }
 
-    /// The shard that has the keys of this hash.
+    /// In a queue with several shards, the index of the one that has the keys of a group. It comes from other bits of the hash than those
+    /// by which the shard finds the group.
+    #[inline]
+    pub(super) fn shard_of_group(&self, group: Group) -> usize {
+        (group.hash >> 32) as usize & (self.shards() - 1)
+    }
+
+    /// Whether a call by key has to [look it up](Self::look_up), because there are groups and several shards.
+    #[inline(always)]
+    pub(super) fn has_names(&self) -> bool {
+        !self.is_single() && self.directory.is_some()
+    }
+
+    /// Looks for a key in each shard where it may be, with its hash there, until the answer is `Some`. `own` is the key's own hash.
+    pub(super) fn look_up<T>(&self, own: KeyHash, mut look: impl FnMut(&Locked<K>, KeyHash) -> Option<T>) -> Option<T> {
+        let mut named = self.directory.as_ref()?.ask(own);
+        named.find_map(|index| look(self.at(index), own.in_shard(index)))
+    }
+
+    /// The shard that has the keys of this hash, in a queue without a [directory](Self::directory).
     #[inline]
     pub(super) fn shard_of(&self, hash: KeyHash) -> &Locked<K> {
         if self.is_single() { &self.first } else { self.at(hash.shard(self.shards())) }
@@ -198,6 +253,29 @@ impl<K> Shared<K> {
     #[inline]
     pub(super) fn home(&self, claimed: &Claimed<K>) -> &Locked<K> {
         if self.is_single() { &self.first } else { self.at(claimed.hash().shard(self.shards())) }
+    }
+
+    /// The first round of this priority that a getter has seen last, in a queue with groups.
+    pub(super) fn front_of(&self, priority: i8) -> u64 {
+        let front = self.fronts.as_ref().map(|fronts| &fronts[usize::from(Front::rank_of(priority) as u8)]);
+        front.map_or(0, |front| front.load(Ordering::Relaxed)) // Relaxed: only the order of hand-outs depends on it
+    }
+
+    /// Notes the first front of all shards by their rounds, in a queue with groups.
+    pub(super) fn note_front(&self, front: Front) {
+        let Some(fronts) = &self.fronts else { return };
+        let noted = &fronts[usize::from(front.rank() as u8)];
+        // Relaxed: as above. It is written once in a round of all groups, or a few times more.
+        let time = front.stamp() & !NO_NEW;
+        if noted.load(Ordering::Relaxed) < time {
+            noted.store(time, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether keys have groups and shards, so that fronts are rounds.
+    #[inline]
+    pub(super) fn has_rounds(&self) -> bool {
+        self.fronts.is_some()
     }
 
     /// Whether a call has more to do after the lock, because there is an observer or the driver thread has to be started.
@@ -252,6 +330,12 @@ impl<K> Shared<K> {
     pub(crate) fn len(&self) -> usize {
         if_free!(self, free => free.len());
         if self.settings.order.has_groups() { self.all().map(Locked::total).sum() } else { self.ready() }
+    }
+
+    /// The number of tokens of the [pace](super::pace) that are there.
+    #[cold]
+    pub(super) fn tokens(&self) -> usize {
+        self.pace.as_ref().map_or(usize::MAX, |pace| pace.tokens(self.settings.clock.now()).count)
     }
 
     /// Locks the hub.

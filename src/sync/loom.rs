@@ -8,7 +8,7 @@ pub(crate) use loom::sync::Arc;
 #[cfg(feature = "lock-free")]
 pub(crate) use loom::sync::atomic::AtomicPtr;
 pub(crate) use loom::sync::atomic::fence;
-pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU64, AtomicUsize, Ordering};
 
 pub(crate) use loom::sync::MutexGuard;
 pub(super) use loom::sync::{Condvar, Mutex as ParkMutex, MutexGuard as ParkGuard};

@@ -5,7 +5,7 @@ pub(crate) use crossbeam_utils::sync::Unparker;
 pub(crate) use std::sync::atomic::AtomicPtr;
 #[cfg(any(feature = "lock-free", not(feature = "std-lock")))]
 pub(crate) use std::sync::atomic::fence;
-pub(crate) use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+pub(crate) use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU64, AtomicUsize, Ordering};
 pub(crate) use std::sync::{Arc, Weak};
 pub(crate) use std::thread::{JoinHandle, current as current_thread};
 

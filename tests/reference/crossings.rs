@@ -53,10 +53,7 @@ const IMPOSSIBLE: [Never; 7] = [
         },
         "only the holder has the item, which the call consumes or borrows",
     ),
-    (
-        |_, state, setting| state == "queued in a full group" && is_in(&["plain", "shards"], setting),
-        "a limit needs groups, and the builder refuses it with several shards",
-    ),
+    (|_, state, setting| state == "queued in a full group" && setting == "plain", "a limit needs groups"),
     (
         |_, state, setting| state == "delayed, and an add waits" && setting == "promote",
         "an add waits for a delay with DelayedAdd::Strict alone",

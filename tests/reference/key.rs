@@ -214,7 +214,7 @@ impl PartialEq for Name {
 impl Hash for Name {
     fn hash<H: Hasher>(&self, state: &mut H) {
         strike(Fault::Hash);
-        // Two keys have one hash, so they are in one chain of the table, and in one shard.
+        // Two keys have one hash, so they are in one chain of the table, and in one shard unless their groups are in two.
         let hashed = if self.0 < KEYS { self.0 % (KEYS / 2) } else { self.0 };
         hashed.hash(state);
     }

@@ -28,6 +28,8 @@ pub(crate) struct Plan {
     pub(crate) max_retries: Option<usize>,
     /// In nanoseconds.
     pub(crate) min_interval: u64,
+    /// The pace: a hand-out for each of so many nanoseconds, and the burst.
+    pub(crate) pace: Option<(u64, u32)>,
     /// The seed of the queue, which decides in which shards its keys are.
     pub(crate) seed: u8,
     /// The lock-free engine: see [`with_engine`](Self::with_engine).
@@ -130,6 +132,7 @@ impl Plan {
             observed: false,
             max_retries: None,
             min_interval: 0,
+            pace: None,
             seed: 0,
             lock_free: false,
             lines: 1,
@@ -141,8 +144,7 @@ impl Plan {
         let observed = random.once_in(4);
         let groups = random.pick(&[None, None, Some(1), Some(2), Some(3), Some(5)]);
         let limit = groups.and(random.pick(&[None, Some(1), Some(1), Some(2), Some(3)]));
-        // A limit is exact with one shard only.
-        let shards = if limit.is_some() { 1 } else { random.pick(&[1, 1, 1, 2, 4, 16, 64]) };
+        let shards = random.pick(&[1, 1, 1, 2, 4, 16, 64]);
         Self {
             shards,
             groups,
@@ -162,6 +164,7 @@ impl Plan {
             observed,
             max_retries: random.pick(&[None, Some(0), Some(1), Some(3)]),
             min_interval: random.pick(&[0, 0, 0, 15]),
+            pace: None,
             seed: if shards > 1 { random.byte() } else { 0 },
             lock_free: false,
             lines: 1,
@@ -181,6 +184,7 @@ impl Plan {
             limit: None,
             strict: false,
             policy: DelayedAdd::Independent,
+            pace: None,
             lock_free: true,
             lines: self.shards,
             ..self.clone()
@@ -235,6 +239,9 @@ impl Plan {
                     other.weight_of(other.group_of(key.number()))
                 });
             }
+        }
+        if let Some((period, burst)) = self.pace {
+            builder = builder.pace(1e9 / period as f64, burst);
         }
         if let Some(limit) = self.limit {
             builder = builder.max_processing_per_group(limit as usize);

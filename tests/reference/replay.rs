@@ -7,7 +7,9 @@
 //!   call       add    get    done   get    add      the answer is what the plain queue says at this step
 //! ```
 //!
-//! A call takes effect in its last critical section of the key's shard; those before it have only looked, or moved keys. A get takes a key in
+//! A call takes effect in its last critical section of the key's shard; those before it have only looked, or moved keys. With groups and
+//! several shards, a call by key looks into each shard that has a key of the same hash, and a look-up of a key that is not there may have no
+//! critical section at all. A get takes a key in
 //! each critical section in which one is ready, so it is also known in which it must not have found one. An answer that is a sum over the
 //! shards is the sum of what each shard's plain queue says at its step. The only thing that is searched for is the first step that sees the
 //! shut-down: it lies between an add that was accepted and one that was refused.
@@ -38,6 +40,7 @@ pub(crate) struct Judged {
 pub(crate) fn judge(history: &History, judged: &mut Judged) {
     let mut sums = HashMap::new();
     let calls: Vec<Vec<usize>> = history.logs.iter().map(|log| calls_of(&log.records, log.steps.len())).collect();
+    check_places(history);
     for shard in 0..history.plan.shards {
         let steps = in_order(history, shard);
         judged.critical_sections += steps.len();
@@ -67,6 +70,24 @@ fn calls_of(records: &[Record], steps: usize) -> Vec<usize> {
     }
     assert_eq!(calls.len(), steps, "each critical section belongs to a call");
     calls
+}
+
+/// A call by key that has found something, or has added its key, has a critical section in the key's shard.
+fn check_places(history: &History) {
+    for log in &history.logs {
+        let mut from = 0;
+        for Record { call, end, .. } in &log.records {
+            let (key, has_found) = match call {
+                Call::Add(key, ..) => (*key, true),
+                Call::Cancel(key, found) | Call::Remove(key, found) => (*key, *found),
+                Call::NumRequeues(key, number) => (*key, *number > 0),
+                _ => (0, false),
+            };
+            let is_there = || log.steps[from..*end].iter().any(|step| step.shard == history.shard_of[usize::from(key)]);
+            assert!(!has_found || is_there(), "{call:?} has not visited the key's shard");
+            from = *end;
+        }
+    }
 }
 
 /// The critical sections of a shard.
@@ -155,6 +176,17 @@ impl Shard<'_> {
         self.history.shard_of[usize::from(key)] == self.shard
     }
 
+    /// Whether a call has only looked for its key here, because another key of this shard has the same hash.
+    fn only_looks(&self, call: &Call) -> bool {
+        let is_elsewhere = match call {
+            Call::Add(key, ..) | Call::Cancel(key, _) | Call::Remove(key, _) => !self.is_here(*key),
+            Call::Forget(key) | Call::NumRequeues(key, _) => !self.is_here(*key),
+            _ => false,
+        };
+        assert!(!is_elsewhere || self.history.plan.groups.is_some(), "{call:?} has visited the wrong shard");
+        is_elsewhere
+    }
+
     fn here(&self, keys: &[u8]) -> Vec<u8> {
         keys.iter().copied().filter(|key| self.is_here(*key)).collect()
     }
@@ -204,7 +236,7 @@ impl Shard<'_> {
             let (_, record, _) = self.step(at);
             match &record.call {
                 Call::Add(_, _, added) | Call::Requeue { answer: Some(added), .. }
-                    if self.others(at).1.next().is_none() =>
+                    if self.others(at).1.next().is_none() && !self.only_looks(&record.call) =>
                 {
                     if *added == Added::Rejected {
                         return accepted..at;
@@ -275,6 +307,9 @@ impl Replay {
 
     fn step(&mut self, shard: &Shard<'_>, at: usize) -> std::result::Result<(), String> {
         let (id, record, _) = shard.step(at);
+        if shard.only_looks(&record.call) {
+            return Ok(());
+        }
         let (before, after) = shard.others(at);
         let (before, after) = (before.count(), after.count());
         let is_last = after == 0;

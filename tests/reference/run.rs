@@ -79,6 +79,7 @@ pub(crate) fn run(plan: &Plan, ops: &[Op]) {
             events_are_missing: false,
             turns: 0,
             by_getters: VecDeque::new(),
+            tokens_have_come: false,
         };
         for (at, op) in ops.iter().enumerate() {
             run.step(op);
@@ -133,6 +134,8 @@ struct Run<'q> {
     turns: u32,
     /// What getters have expired, and the plain queue has not yet.
     by_getters: VecDeque<ByGetter>,
+    /// The clock was moved, and no `turn` has woken getters for the tokens that have come.
+    tokens_have_come: bool,
 }
 
 fn nanos(delay: Duration) -> u64 {
@@ -420,8 +423,11 @@ impl<'q> Run<'q> {
                 self.reference.shut_down = true;
                 self.stop(left);
             }
+            // At the end of the time no token comes.
+            Op::Advance(Span::Never) if self.plan.pace.is_some() => {}
             Op::Advance(span) => {
                 let by = self.span(*span);
+                self.tokens_have_come = true;
                 self.clock.advance(by);
                 self.reference.advance(nanos(by));
             }
@@ -503,6 +509,9 @@ impl<'q> Run<'q> {
         loop {
             while let Some(held) = self.held.pop() {
                 self.end(held, &End::Done);
+            }
+            if self.reference.paced_for() > 0 {
+                self.step(&Op::Advance(Span::Nanos(self.reference.paced_for())));
             }
             self.step(&Op::Turn);
             self.step(&Op::Get(Form::Try));

@@ -316,19 +316,32 @@ impl Make {
 
 /// Runs these lives. The first that fails is made shorter, and printed.
 pub(crate) fn lives(seeds: impl Iterator<Item = u64>) -> u64 {
-    run_each(seeds, None)
+    run_each(seeds, |_, plan| plan)
+}
+
+/// The same with a pace.
+pub(crate) fn lives_with_a_pace(seeds: impl Iterator<Item = u64>) -> u64 {
+    run_each(seeds, |seed, plan| {
+        let mut random = Random::Seed(seed);
+        Plan { pace: Some((random.pick(&[1, 10, 5_000_000]), random.pick(&[1, 1, 2, 5]))), ..plan }
+    })
 }
 
 /// The same with a driver thread, and with getters that expire delays.
 pub(crate) fn lives_inside(seeds: impl Iterator<Item = u64>, inside: Inside) -> u64 {
-    run_each(seeds, Some(inside))
+    run_each(seeds, |_, plan| Plan { inside: Some(inside), ..plan })
 }
 
-fn run_each(seeds: impl Iterator<Item = u64>, inside: Option<Inside>) -> u64 {
+/// `with`: changes the plan of the life of this number.
+fn run_each(seeds: impl Iterator<Item = u64>, with: impl Fn(u64, Plan) -> Plan) -> u64 {
     let mut count = 0;
     for seed in seeds {
-        let (plan, ops) = if inside.is_some() && seed % 2 == 0 { life_of_delays(seed) } else { life(seed) };
-        let plan = Plan { inside, ..plan };
+        let (mut plan, mut ops) = life(seed);
+        plan = with(seed, plan);
+        if plan.inside.is_some() && seed % 2 == 0 {
+            (plan, ops) = life_of_delays(seed);
+            plan = with(seed, plan);
+        }
         count += steps(&ops) as u64;
         if fails(&plan, &ops) {
             report(&plan, ops, &format!("run {seed}"));

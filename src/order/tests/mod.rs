@@ -5,9 +5,10 @@ mod group_table;
 mod plain;
 mod stamps;
 mod turns;
+mod work;
 
 use super::{AnyOrder, Bin, Group, Limits, Place, Shares, level_of};
-use crate::rate_limiter::Rate;
+use crate::rate_limiter::limit;
 use fastrand::Rng;
 use plain::{Plain, Rules};
 
@@ -47,7 +48,7 @@ impl Keys {
     }
 
     fn group(&self, group: u64, limits: plain::Limits) -> Group {
-        let rate = limits.rate.map(|(token, burst)| Rate::per_second(1e9 / token as f64, burst as u32).unwrap());
+        let rate = limits.rate.map(|(token, burst)| limit(1e9 / token as f64, burst as u32).unwrap());
         let limits = Limits { weight: limits.weight as u16, max_processing: limits.max, rate };
         Group { hash: hash(group), limits, now: self.now }
     }
@@ -96,9 +97,13 @@ impl Keys {
     }
 
     fn ended(&mut self, at: usize) -> (u32, u32) {
+        self.ended_after(at, 0)
+    }
+
+    fn ended_after(&mut self, at: usize, nanos: u64) -> (u32, u32) {
         let key = self.held.swap_remove(at);
         let (_, place) = self.known[key as usize].unwrap();
-        (key, self.order.ended(place.group, 0))
+        (key, self.order.ended(place.group, nanos))
     }
 }
 

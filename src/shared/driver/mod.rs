@@ -53,6 +53,7 @@ impl<K> Shared<K> {
         for locked in this.all().filter(|locked| busy.contains(locked)) {
             expired += this.turn_of(locked.lock(), now, &mut sorts);
         }
+        this.wake_for_tokens();
         if this.report_interval != NEVER {
             Self::report_if_due(this, now);
         }
@@ -89,19 +90,24 @@ impl<K> Shared<K> {
     /// One step of the driver thread, which then parks as long as this says (I8), or ends.
     pub(super) fn drive(this: &Arc<Self>, parker: &Parker) -> NextStep {
         let Some((mut hub, until)) = Self::step(this) else { return NextStep::Again };
-        let wake_at = hub.getters.wake_at;
-        if this.is_shutting_down() && until == NEVER && wake_at.is_none() && this.report_at() == NEVER {
+        let (wake_at, token_at) = (hub.getters.wake_at, hub.getters.token_at);
+        // After the shut-down, only groups that are held back have a time.
+        let until = if this.is_shutting_down() && !this.settings.order.has_groups() { NEVER } else { until };
+        let is_over = this.is_shutting_down() && until == NEVER && this.report_at() == NEVER;
+        if is_over && wake_at.is_none() && token_at.is_none() {
             hub.driver = DriverState::Absent;
             return NextStep::End;
         }
-        let until = until.min(this.report_at());
+        let until = until.min(this.report_at()).min(token_at.unwrap_or(NEVER));
         hub.driver = DriverState::Parked { until, driver: parker.unparker() };
         NextStep::Park(this.settings.clock.instant(until).into_iter().chain(wake_at).min())
     }
 
-    /// Wakes tasks (W5), adds the keys whose delays have expired, and reports. Returns what [`expire_all`](Self::expire_all) does.
+    /// Wakes tasks (W5) and getters that wait for a token, adds the keys whose delays have expired, and reports. Returns what
+    /// [`expire_all`](Self::expire_all) does.
     fn step(this: &Arc<Self>) -> Option<(HubGuard<'_>, u64)> {
         this.wake_passed_by();
+        this.wake_for_tokens();
         let now = this.settings.clock.now(); // first, so that what has expired until now is added before the report
         let parks = this.expire_all();
         if this.is_report_due(now) {
@@ -137,6 +143,19 @@ impl<K> Shared<K> {
                 let task = hub.getters.take_task(*task);
                 hub.wakes.extend(task);
             }
+        }
+    }
+
+    /// Wakes a getter for each token that has come.
+    #[cold]
+    #[inline(never)]
+    fn wake_for_tokens(&self) {
+        let Some(pace) = &self.pace else { return };
+        let (mut hub, is_manual) = (self.hub(), self.settings.driver == Driver::Manual);
+        let now = self.settings.clock.now();
+        if is_manual || hub.getters.token_at.take_if(|at| *at <= now).is_some() {
+            let again = pace.wake(&mut hub, self.ready(), now);
+            hub.getters.token_at = again.filter(|_| !is_manual);
         }
     }
 

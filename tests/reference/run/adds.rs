@@ -57,6 +57,7 @@ impl Run<'_> {
     /// `turn`, or every other time a step of the driver thread, if the run is this thread.
     pub(super) fn turn_or_drive(&mut self) {
         self.turns += 1;
+        self.tokens_have_come = false;
         let queue = self.queue;
         let turned = match self.plan.inside {
             Some(inside) if self.turns % 2 == 1 => {

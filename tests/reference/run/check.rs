@@ -39,6 +39,8 @@ impl Run<'_> {
             caught: stats.caught_panics,
         };
         assert_eq!(counts, reference.counts);
+        let paced_for = reference.paced_for();
+        assert_eq!(stats.paced_for.map_or(0, nanos), paced_for, "how long the pace holds back hand-outs");
         let coming_back = processing.iter().filter(|key| reference.is_dirty(**key)).count();
         assert_eq!(stats.adds(), stats.handed_out + stats.taken + (len + coming_back) as u64, "adds lead to hand-outs");
         assert_eq!(stats.depth(), (len + coming_back) as u64);
@@ -129,7 +131,8 @@ impl Run<'_> {
         let loops = self.loops.iter().filter(|own| own.at == At::Waiting).map(|own| &own.flag);
         let (woken, asleep): (Vec<_>, Vec<_>) = waiters.chain(loops).partition(|flag| flag.is_set());
         assert_eq!(stats.waiters, asleep.len(), "the list has the getters that were not woken");
-        let is_owed = !asleep.is_empty() && woken.is_empty();
+        let waits_for_turn = self.plan.pace.is_some() && self.tokens_have_come;
+        let is_owed = !asleep.is_empty() && woken.is_empty() && !waits_for_turn;
         assert!(!is_owed || self.reference.next_keys().is_empty(), "a key is ready, and no getter was woken");
         assert!(!self.reference.is_over() || asleep.is_empty(), "shut down, and a getter was not woken");
         for waiter in self.waiters.iter().filter(|waiter| !is_getter(waiter.until)) {
