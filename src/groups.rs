@@ -241,7 +241,6 @@ impl<K> Group<'_, K> {
     /// # Errors
     /// * If the queue has no [groups](crate::WorkQueueBuilder::fair_by).
     /// * If the limit is 0, the rate is not a positive and finite number, or its burst is 0.
-    /// * If a limit or a rate is for a queue with several shards.
     ///
     /// # Examples
     /// ```
@@ -263,13 +262,6 @@ impl<K> Group<'_, K> {
         let shared = &self.queue.shared;
         shared.check_groups("set")?;
         let checked = limits.check()?;
-        if shared.shards() > 1 && checked.holds_back() {
-            return Err(InvalidArgument::new(
-                "limits",
-                format!("{limits:?}"),
-                "a queue with several shards cannot keep them exactly",
-            ));
-        }
         Shared::set_group(shared, Order { limits: checked, ..self.group });
         Ok(())
     }
