@@ -457,3 +457,14 @@ fn shares_of_groups() {
     listed.sort_by_key(|(group, _)| *group);
     assert_eq!(listed, [(1, 0.75), (3, 0.0)]);
 }
+
+/// The queue has forgotten the entry of a pause that was taken back, with all that it kept for pauses.
+#[test]
+fn a_turn_ends_after_a_pause_that_was_taken_back() {
+    let (queue, time) = queue();
+    queue.group(&(1, 0)).pause(SEC).unwrap();
+    queue.group(&(1, 0)).resume();
+    queue.shrink_to_fit();
+    time.advance(2 * SEC);
+    assert_eq!(queue.turn(), 0);
+}
