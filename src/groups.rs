@@ -3,7 +3,7 @@
 use crate::order::{Group as Order, Limits, Shares};
 use crate::rate_limiter::limit;
 use crate::shared::{MAX_WEIGHT, Shared};
-use crate::{InvalidArgument, WorkQueue};
+use crate::{GroupStats, InvalidArgument, WorkQueue};
 use std::fmt;
 use std::time::Duration;
 
@@ -107,6 +107,12 @@ impl GroupLimits {
     pub const fn rate(mut self, per_second: f64, burst: u32) -> Self {
         self.rate = Some((per_second, burst));
         self
+    }
+
+    /// The limits that the order has.
+    pub(crate) fn of(limits: &Limits) -> Self {
+        let max_processing = (limits.max_processing < u32::MAX).then_some(limits.max_processing as usize);
+        Self { weight: limits.weight.into(), max_processing, rate: limits.rate.map(|rate| rate.as_said()) }
     }
 
     /// The limits as the order has them.
@@ -235,7 +241,6 @@ impl<K> Group<'_, K> {
     /// # Errors
     /// * If the queue has no [groups](crate::WorkQueueBuilder::fair_by).
     /// * If the limit is 0, the rate is not a positive and finite number, or its burst is 0.
-    /// * If a limit or a rate is for a queue with several shards.
     ///
     /// # Examples
     /// ```
@@ -257,13 +262,6 @@ impl<K> Group<'_, K> {
         let shared = &self.queue.shared;
         shared.check_groups("set")?;
         let checked = limits.check()?;
-        if shared.shards() > 1 && checked.holds_back() {
-            return Err(InvalidArgument::new(
-                "limits",
-                format!("{limits:?}"),
-                "a queue with several shards cannot keep them exactly",
-            ));
-        }
         Shared::set_group(shared, Order { limits: checked, ..self.group });
         Ok(())
     }
@@ -341,6 +339,30 @@ impl<K> Group<'_, K> {
     /// ```
     pub fn resume(self) {
         Shared::resume_group(&self.queue.shared, self.group);
+    }
+
+    /// The numbers of the group: its keys, its share, its limits, and what holds it back. `None` if the queue knows nothing of it, because it
+    /// has no key, is not paused, and nothing was [set](Self::set).
+    ///
+    /// The call visits all groups for the [share](GroupStats::share), some at a time under the lock.
+    ///
+    /// # Examples
+    /// ```
+    /// use keyqueue::{GroupLimits, WorkQueue};
+    ///
+    /// let queue = WorkQueue::builder().fair_by(|key: &u32| key % 2).build();
+    /// queue.add_all([1, 3, 5]);
+    /// queue.group(&1).set(GroupLimits::new().weight(3))?;
+    /// let _item = queue.get();
+    /// let stats = queue.group(&1).stats().unwrap();
+    /// assert_eq!((stats.queued, stats.processing, stats.share), (2, 1, 1.0));
+    /// assert!(stats.is_set && stats.limits.weight == 3 && stats.held_back.is_none());
+    /// assert_eq!(queue.group(&2).stats(), None);
+    /// # Ok::<(), keyqueue::InvalidArgument>(())
+    /// ```
+    #[must_use]
+    pub fn stats(self) -> Option<GroupStats> {
+        self.queue.shared.group_stats(self.group)
     }
 }
 

@@ -320,7 +320,7 @@ pub use options::{AddOptions, DelayConflict, DelayedAdd, OnPanic, Priority};
 pub use owned_item::OwnedItem;
 pub use queue::WorkQueue;
 pub use shared::Driver;
-pub use stats::{DelayedKey, GroupStats, Level, ProcessingKey, Stats};
+pub use stats::{DelayedKey, GroupStats, HeldBack, Level, ProcessingKey, Stats};
 #[cfg(feature = "stream")]
 pub use stream::ItemStream;
 pub use time::clock::{Clock, MockClock};

@@ -1,7 +1,8 @@
 //! A consistent snapshot of a queue's counters.
 
-use crate::Priority;
+use crate::order::GroupView;
 use crate::time::time_left;
+use crate::{GroupLimits, Priority};
 use std::time::Duration;
 
 /// A snapshot of a queue, from [`WorkQueue::stats`](crate::WorkQueue::stats).
@@ -126,6 +127,18 @@ pub struct Stats {
     /// The time until the [pace](crate::WorkQueueBuilder::pace) allows the next hand-out, whether a key is queued or not. `Duration::MAX` if
     /// it never does. `None` if it allows one now, or the queue has no pace.
     pub paced_for: Option<Duration>,
+    /// [Groups](crate::WorkQueueBuilder::fair_by) that the queue knows: those with keys, and for a while those that had some. With this and
+    /// the next fields, [`Inspect::groups`](crate::Inspect::groups) and [`Group::stats`](crate::Group::stats) say more.
+    #[doc(alias = "tenants")]
+    pub groups: usize,
+    /// Groups that are [full](crate::GroupLimits::max_processing): as many of their keys are processing as may be.
+    pub groups_full: usize,
+    /// Groups that have no token of their [rate](crate::GroupLimits::rate).
+    pub groups_throttled: usize,
+    /// Groups that are [paused](crate::Group::pause).
+    pub groups_paused: usize,
+    /// Groups whose limits were [set](crate::Group::set) by a call, and which the queue keeps although they may have no key.
+    pub groups_set: usize,
 }
 
 impl Stats {
@@ -240,7 +253,8 @@ pub struct Level {
     pub len: usize,
 }
 
-/// The numbers of one group: from [`Inspect::groups`](crate::Inspect::groups).
+/// The numbers of one group: from [`Inspect::groups`](crate::Inspect::groups), and from [`Group::stats`](crate::Group::stats), which has no
+/// key of it.
 ///
 /// With the feature `serde`: `Serialize` and `Deserialize`.
 ///
@@ -253,10 +267,11 @@ pub struct Level {
 /// let groups = queue.inspect().groups();
 /// assert_eq!((groups.len(), groups[0].queued), (1, 3));
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[doc(alias = "tenant")]
+#[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
-pub struct GroupStats<K> {
+pub struct GroupStats<K = ()> {
     /// A key of the group.
     pub key: K,
     /// Keys that are queued.
@@ -269,4 +284,70 @@ pub struct GroupStats<K> {
     /// How long the oldest queued key has waited. `None` if the queue does not [measure](crate::WorkQueueBuilder::measure), or measured no
     /// queued key of the group.
     pub oldest: Option<Duration>,
+    /// The time that its keys were processing, over as long as [`handed_out`](Self::handed_out) counts. Zero unless groups
+    /// [pay with it](crate::FairShare::WorkTime).
+    pub work: Duration,
+    /// Its part of the hand-outs, or of the [work](Self::work) if groups pay with it, of all groups that the queue knows. From 0 to 1.
+    pub share: f64,
+    /// Its limits.
+    pub limits: GroupLimits,
+    /// Whether a call of [`Group::set`](crate::Group::set) has set the limits.
+    pub is_set: bool,
+    /// What holds the group back now. If several things do, this is a pause if there is one, and else the rate.
+    pub held_back: Option<HeldBack>,
+}
+
+/// What holds a group back, so that none of its queued keys is handed out: from [`GroupStats::held_back`].
+///
+/// # Examples
+/// ```
+/// use keyqueue::{HeldBack, WorkQueue};
+/// use std::time::Duration;
+///
+/// let queue = WorkQueue::builder().fair_by(|key: &u32| key % 2).build();
+/// queue.group(&1).pause(Duration::MAX)?;
+/// let stats = queue.group(&1).stats().unwrap();
+/// assert_eq!(stats.held_back, Some(HeldBack::Paused { left: Duration::MAX }));
+/// # Ok::<(), keyqueue::InvalidArgument>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
+pub enum HeldBack {
+    /// As many of its keys are processing as [may be](crate::GroupLimits::max_processing).
+    Full,
+    /// It has no token of its [rate](crate::GroupLimits::rate).
+    Throttled {
+        /// The time until the next token. It is zero if the token is there, and the driver has not made the keys ready yet.
+        left: Duration,
+    },
+    /// It is [paused](crate::Group::pause).
+    Paused {
+        /// The time until the pause ends. It is zero if the pause is over, and the driver has not made the keys ready yet, and
+        /// `Duration::MAX` if only [`resume`](crate::Group::resume) ends it.
+        left: Duration,
+    },
+}
+
+impl<K> GroupStats<K> {
+    /// Without what the caller counts by keys, or over all groups.
+    pub(crate) fn new(key: K, of: &GroupView, now: u64) -> Self {
+        let throttled = of.throttled_for.map(|(rate, spent_until)| {
+            let wait = rate.wait(spent_until, now);
+            HeldBack::Throttled { left: time_left(now.saturating_add(wait), now) }
+        });
+        let paused = of.paused_until.map(|until| HeldBack::Paused { left: time_left(until, now) });
+        Self {
+            key,
+            queued: 0,
+            processing: of.processing as usize,
+            handed_out: of.handed_out,
+            oldest: None,
+            work: Duration::from_nanos(of.work),
+            share: 0.0,
+            limits: GroupLimits::of(&of.limits),
+            is_set: of.is_kept,
+            held_back: paused.or(throttled).or(of.is_full.then_some(HeldBack::Full)),
+        }
+    }
 }

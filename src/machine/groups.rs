@@ -4,7 +4,15 @@
 //! at a certain time owes [`Owed::DEADLINE`], if that is earlier than all others, and [`expire`](Machine::expire) releases it.
 
 use super::{Claimed, EntryRef, Machine, Mode, Owed};
-use crate::order::{Bin, Group, Groups};
+use crate::order::{Bin, Group, GroupView, Groups};
+
+/// What a look sees of a group.
+pub(crate) struct GroupSeen {
+    pub(crate) group: GroupView,
+    pub(crate) queued: usize,
+    /// When the first of its queued keys became dirty, if that is known.
+    pub(crate) queued_at: Option<u64>,
+}
 
 impl<K> Machine<K> {
     /// What a step owes that may have made [`until`](Self::until) earlier by what holds a group back.
@@ -20,6 +28,26 @@ impl<K> Machine<K> {
     pub(super) fn end_of_group(&mut self, entry: EntryRef<K>, now: u64) -> u32 {
         let start = self.starts.as_ref().map(|starts| starts[entry.number()]);
         self.order.ended(entry.group(), start.map_or(0, |start| now.saturating_sub(start)))
+    }
+
+    /// What is known of a group.
+    fn see(&self, group: u32) -> Option<GroupSeen> {
+        let mut queued_at: Option<u64> = None;
+        let groups = self.order.groups_seen()?;
+        let queued = groups.queued_of(group, |entry| {
+            queued_at = [queued_at, self.queued_at(entry)].into_iter().flatten().min();
+        });
+        Some(GroupSeen { group: groups.group(group), queued, queued_at })
+    }
+
+    pub(crate) fn see_group(&mut self, hash: u64) -> Option<GroupSeen> {
+        let group = self.order.as_groups()?.find(hash)?;
+        self.see(group)
+    }
+
+    /// Shows some of the groups, from this place on. Returns where to go on.
+    pub(crate) fn see_groups(&self, from: usize, mut each: impl FnMut(GroupSeen)) -> Option<usize> {
+        self.order.groups_seen()?.each(from, |group| self.see(group).into_iter().for_each(&mut each))
     }
 
     fn change(

@@ -59,6 +59,7 @@ pub(crate) use expire::{BATCH, Expired};
 pub(crate) use failures::Failure;
 #[cfg(test)]
 pub(crate) use failures::FailureDelay;
+pub(crate) use groups::GroupSeen;
 pub(crate) use later::{NEVER, WHEEL_IS_FULL};
 pub(crate) use look::{Seen, View, Which};
 pub(crate) use owed::{Mode, Owed};

@@ -1,6 +1,6 @@
 //! Client-go's metrics, and some that its users miss, through the `metrics` facade.
 
-use super::{Histogram, LevelMetrics, Metrics, Observer};
+use super::{GroupMetrics, Histogram, LevelMetrics, Metrics, Observer};
 use crate::Priority;
 use metrics::{Counter, Gauge, Unit};
 use std::fmt;
@@ -32,7 +32,18 @@ use std::time::Duration;
 /// | `workqueue_panics_total` | counter | panics of holders of a key |
 /// | `workqueue_runs_total` | counter | runs of [`Workers`](crate::Workers); by `result` |
 ///
-/// The first seven are client-go's. The last is controller-runtime's `controller_runtime_reconcile_total`: when a run ends, it counts in
+/// A queue with [groups](crate::WorkQueueBuilder::fair_by) has these, too (see [`GroupMetrics`]):
+///
+/// | Name | Kind | Meaning |
+/// |---|---|---|
+/// | `workqueue_groups` | gauge | groups with queued or processing keys |
+/// | `workqueue_groups_limited` | gauge | groups that have a limit or a rate |
+/// | `workqueue_groups_full`, `_throttled`, `_paused` | gauge | groups that are held back, and why |
+/// | `workqueue_group_fairness` | gauge | Jain's index of the shares of groups: 1 if they are equal |
+/// | `workqueue_group_largest_share` | gauge | the largest share of a group, from 0 to 1 |
+/// | `workqueue_group_longest_wait_seconds` | gauge | how long the first queued key of a group has waited; 0: none |
+///
+/// The first seven of the upper table are client-go's. Its last is controller-runtime's `controller_runtime_reconcile_total`: when a run ends, it counts in
 /// one `result` of `success`, `requeue`, `error`, `give_up` and `panic` (see [`Runs`](super::Runs)), so the share of runs that fail is
 /// `sum(rate(workqueue_runs_total{result=~"error|give_up|panic"}[5m])) / sum(rate(workqueue_runs_total[5m]))`.
 ///
@@ -74,6 +85,8 @@ struct Series {
     gauges: [(Gauge, Of<f64>); 8],
     counters: [(Counter, Of<u64>); 12],
     histograms: [(metrics::Histogram, OfHistogram); 2],
+    /// Empty unless the queue has groups.
+    groups: Vec<(Gauge, Of<f64>)>,
     /// The series of the first [`LEVELS`] priorities other than NORMAL, and then those of all others.
     levels: Vec<LevelSeries>,
 }
@@ -210,8 +223,30 @@ impl Series {
                 }),
                 histogram("workqueue_work_duration_seconds", "How long keys were processing", |m| &m.work_duration),
             ],
+            groups: Vec::new(),
             levels: Vec::new(),
         }
+    }
+
+    fn of_groups(queue: &str) -> Vec<(Gauge, Of<f64>)> {
+        let series: [(&'static str, &'static str, Of<f64>); 8] = [
+            ("workqueue_groups", "Groups with queued or processing keys", |m| of_groups(m).active as f64),
+            ("workqueue_groups_limited", "Groups that have a limit or a rate", |m| of_groups(m).limited as f64),
+            ("workqueue_groups_full", "Groups at their limit", |m| m.stats.groups_full as f64),
+            ("workqueue_groups_throttled", "Groups without a token", |m| m.stats.groups_throttled as f64),
+            ("workqueue_groups_paused", "Groups that are paused", |m| m.stats.groups_paused as f64),
+            ("workqueue_group_fairness", "Jain's index of the shares of groups", |m| of_groups(m).fairness),
+            ("workqueue_group_largest_share", "The largest share of a group", |m| of_groups(m).largest_share),
+            ("workqueue_group_longest_wait_seconds", "How long the first key of a group has waited; 0: none", |m| {
+                seconds(of_groups(m).longest_wait)
+            }),
+        ];
+        let gauges = series.into_iter().map(|(name, help, of)| {
+            let unit = if name.ends_with("seconds") { Unit::Seconds } else { Unit::Count };
+            metrics::describe_gauge!(name, unit, help);
+            (metrics::gauge!(name, "name" => queue.to_owned()), of)
+        });
+        gauges.collect()
     }
 
     fn pass_on(&mut self, queue: &str, now: &Metrics) {
@@ -231,7 +266,10 @@ impl Series {
             return;
         }
         let last = std::mem::replace(&mut self.last, now.clone());
-        for (gauge, of) in &self.gauges {
+        if now.groups.is_some() && self.groups.is_empty() {
+            self.groups = Self::of_groups(queue);
+        }
+        for (gauge, of) in self.gauges.iter().chain(&self.groups) {
             gauge.set(of(now));
         }
         for (counter, of) in &self.counters {
@@ -271,6 +309,10 @@ impl Series {
         });
         self.levels.len() - 1
     }
+}
+
+fn of_groups(metrics: &Metrics) -> GroupMetrics {
+    metrics.groups.unwrap_or_default()
 }
 
 /// The levels other than NORMAL.

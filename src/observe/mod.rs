@@ -20,6 +20,7 @@ pub use observer::Observer;
 pub(crate) use run_counters::RunCounters;
 
 use crate::{Priority, Stats};
+use std::time::Duration;
 
 /// A consistent snapshot of a queue's counters and histograms, with the counts of its workers.
 /// [`Inspect::metrics`](crate::Inspect::metrics) returns it.
@@ -40,7 +41,7 @@ use crate::{Priority, Stats};
 /// ```
 #[doc(alias = "queueMetrics")]
 #[doc(alias = "defaultQueueMetrics")]
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(default))]
 #[non_exhaustive]
 pub struct Metrics {
@@ -57,6 +58,45 @@ pub struct Metrics {
     /// Runs of the handlers of the queue's [`Workers`](crate::Workers), by their result. Read after the other numbers, so they may
     /// include runs that ended meanwhile.
     pub runs: Runs,
+    /// The [groups](crate::WorkQueueBuilder::fair_by) together. `None` in a queue without groups.
+    pub groups: Option<GroupMetrics>,
+}
+
+/// What [`Metrics::groups`] says of all groups together. [`Stats`] has the numbers of those that are full, throttled and paused.
+///
+/// With the feature `serde`: `Serialize` and `Deserialize`.
+///
+/// # Examples
+/// ```
+/// use keyqueue::WorkQueue;
+///
+/// let queue = WorkQueue::builder().fair_by(|key: &u32| key % 2).build();
+/// queue.add_all(0..100);
+/// let _items = queue.get_many(10);
+/// let groups = queue.inspect().metrics().groups.unwrap();
+/// assert_eq!((groups.active, groups.fairness, groups.largest_share), (2, 1.0, 0.5));
+/// ```
+#[doc(alias = "tenants")]
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(default))]
+#[non_exhaustive]
+pub struct GroupMetrics {
+    /// Groups that have queued or processing keys.
+    pub active: usize,
+    /// Groups that have a [limit or a rate](crate::GroupLimits).
+    pub limited: usize,
+    /// How equal the [shares](crate::GroupStats::share) of the active groups are, each divided by its weight: *Jain's index*, which is 1 if
+    /// they are equal, and 1/n if one of n groups has all. It is low, too, if groups have few keys.
+    #[doc(alias = "jain")]
+    pub fairness: f64,
+    /// The largest share of a group.
+    pub largest_share: f64,
+    /// The longest time that the first queued key of a group has waited. `None` if no group has a queued key, or the queue does not
+    /// [measure](crate::WorkQueueBuilder::measure).
+    pub longest_wait: Option<Duration>,
+    /// All hand-outs, or all nanoseconds of work if groups pay with these, of the groups that are known.
+    #[cfg_attr(feature = "serde", serde(skip))]
+    pub(crate) total: f64,
 }
 
 /// How often handlers of [`Workers`](crate::Workers) have run, by their result; from [`Metrics::runs`].

@@ -43,6 +43,11 @@ impl<T: Copy> AnyOrder<T> {
         Self { line: Line::new(0, false), other, strict: is_strict }
     }
 
+    /// The same, to look at.
+    pub(crate) fn groups_seen(&self) -> Option<&Groups<T>> {
+        if let Other::Groups(groups) = &self.other { Some(groups) } else { None }
+    }
+
     /// The groups, if keys have some.
     #[inline]
     pub(crate) fn as_groups(&mut self) -> Option<&mut Groups<T>> {

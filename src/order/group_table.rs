@@ -51,6 +51,13 @@ impl GroupTable {
         None
     }
 
+    /// The groups of a bucket, or `None` after the last one.
+    pub(super) fn of_bucket<'l>(&self, bucket: usize, lanes: &'l Lanes) -> Option<impl Iterator<Item = u32> + use<'l>> {
+        let first = (bucket < self.len).then(|| self.segments[bucket / SEGMENT][bucket % SEGMENT])?;
+        let known = |number: u32| Some(number).filter(|number| *number != NONE);
+        Some(std::iter::successors(known(first), move |number| known(lanes[*number].next)))
+    }
+
     /// Makes a group that is not there yet.
     pub(super) fn make(&mut self, hash: u64, limits: u32, lanes: &mut Lanes) -> u32 {
         let number = lanes.lend();

@@ -56,6 +56,7 @@ pub(crate) struct GroupView {
     /// Hand-outs since it is known, and the nanoseconds that its handlers have taken, if turns are paid so.
     pub(crate) handed_out: u64,
     pub(crate) work: u64,
+    pub(crate) is_by_work: bool,
     pub(crate) processing: u32,
 }
 
@@ -136,7 +137,38 @@ impl<T: Copy> Groups<T> {
             handed_out: home.handed_out,
             processing: home.processing,
             work: home.work,
+            is_by_work: self.work.is_some(),
         }
+    }
+
+    /// The number of a group, if it is known.
+    pub(crate) fn find(&mut self, hash: u64) -> Option<u32> {
+        self.table.find(hash, &self.lanes)
+    }
+
+    /// Visits some of the groups, from this place on. Returns where to go on.
+    pub(crate) fn each(&self, from: usize, mut each: impl FnMut(u32)) -> Option<usize> {
+        let buckets = (from..from + SOME).map_while(|bucket| self.table.of_bucket(bucket, &self.lanes));
+        buckets.flatten().for_each(|number| {
+            visit();
+            each(number);
+        });
+        self.table.of_bucket(from + SOME, &self.lanes).map(|_| from + SOME)
+    }
+
+    /// The number of queued keys of a group, and the first few of each priority.
+    pub(crate) fn queued_of(&self, group: u32, mut each: impl FnMut(T)) -> usize {
+        let lanes = self.lanes.of(group).map(|number| &self.lanes[number].keys);
+        lanes.fold(0, |queued, keys| {
+            keys.iter(&self.keys).take(FIRSTS).filter_map(|(_, queued)| queued.key).for_each(&mut each);
+            queued + keys.len as usize
+        })
+    }
+
+    /// The number of groups that are known, and of those that are full, throttled and paused, and whose limits were set by a call.
+    pub(crate) fn counts(&self) -> [usize; 5] {
+        let [full, throttled, paused] = self.holds.counts.map(|count| count as usize);
+        [self.table.groups, full, throttled, paused, self.holds.kept as usize]
     }
 
     #[inline]
@@ -242,7 +274,7 @@ impl<T: Copy> Groups<T> {
     fn choose_own(&mut self, group: u32, number: u32) -> u32 {
         let last_lower = self.lanes[group].last_lower;
         // The highest lane, the next one down from that which had the last turn, and the highest of the lower ones.
-        let (mut top, mut next, mut lower): (_, Option<(u8, u32)>, Option<(u8, u32)>) = (None, None, None);
+        let [mut top, mut next, mut lower] = [None::<(u8, u32)>; 3];
         for at in self.lanes.of(group) {
             let lane = (self.lanes[at].level, at);
             if self.lanes[at].keys.is_empty() {

@@ -81,6 +81,7 @@ impl Holds {
     /// A wheel without entries, to be freed.
     pub(super) fn shrink(&mut self) -> Option<(Option<Box<Wheel>>, Option<Pages>)> {
         if self.wheel.as_ref().is_some_and(|wheel| wheel.earliest().is_none()) {
+            self.until = None; // it may be the time of an entry that was removed
             return Some((self.wheel.take(), None));
         }
         self.surplus()

@@ -2,11 +2,13 @@
 
 use super::Shared;
 use super::hub::Flags;
-use super::section::Section;
-use crate::InvalidArgument;
-use crate::order::Group;
+use super::section::{Section, in_steps};
+use crate::machine::GroupSeen;
+use crate::observe::GroupMetrics;
+use crate::order::{Group, Shares};
 use crate::sync::Arc;
-use crate::time::nanos;
+use crate::time::{nanos, time_left};
+use crate::{GroupStats, InvalidArgument};
 use std::time::Duration;
 
 impl<K> Shared<K> {
@@ -58,6 +60,57 @@ impl<K> Shared<K> {
         let now = this.settings.clock.now();
         let until = now.saturating_add(nanos(time));
         Self::in_group(this, group, |section| section.pause_group(group.hash, until, now));
+    }
+
+    /// The part of a group in the hand-outs or the handler time of all groups.
+    pub(super) fn share_of<T>(&self, group: &GroupStats<T>, all: f64) -> f64 {
+        let own = match self.settings.order.shares {
+            Shares::HandOuts => group.handed_out as f64,
+            Shares::WorkTime => group.work.as_nanos() as f64,
+        };
+        if all > 0.0 { (own / all).min(1.0) } else { 0.0 }
+    }
+
+    /// What a report says of all groups.
+    pub(crate) fn group_metrics(&self) -> GroupMetrics {
+        let (mut metrics, mut shares) = (GroupMetrics::default(), [0.0; 2]);
+        for locked in self.all() {
+            in_steps(|at| {
+                let held = locked.lock();
+                let now = self.settings.clock.now();
+                held.see_groups(at, |GroupSeen { group, queued, queued_at }| {
+                    let share = if group.is_by_work { group.work } else { group.handed_out } as f64;
+                    metrics.total += share;
+                    metrics.largest_share = metrics.largest_share.max(share);
+                    metrics.limited += usize::from(group.limits.holds_back());
+                    let waited = queued_at.map(|queued_at| Duration::from_nanos(now.saturating_sub(queued_at)));
+                    metrics.longest_wait = metrics.longest_wait.max(waited);
+                    if queued > 0 || group.processing > 0 {
+                        metrics.active += 1;
+                        let share = share / f64::from(group.limits.weight);
+                        shares = [shares[0] + share, shares[1] + share * share];
+                    }
+                })
+            });
+        }
+        let [sum, squares] = shares;
+        metrics.fairness = if squares > 0.0 { sum * sum / (metrics.active as f64 * squares) } else { 1.0 };
+        if metrics.total > 0.0 {
+            metrics.largest_share /= metrics.total;
+        }
+        metrics
+    }
+
+    /// `stats` of a group.
+    pub(crate) fn group_stats(&self, group: Group) -> Option<GroupStats> {
+        let mut held = self.at(self.shard_of_group(group)).lock();
+        let now = self.settings.clock.now();
+        let GroupSeen { group, queued, queued_at } = held.marks().see_group(group.hash)?;
+        drop(held);
+        let oldest = queued_at.map(|queued_at| time_left(now, queued_at));
+        let mut stats = GroupStats { queued, oldest, ..GroupStats::new((), &group, now) };
+        stats.share = self.share_of(&stats, self.group_metrics().total);
+        Some(stats)
     }
 
     pub(crate) fn resume_group(this: &Arc<Self>, group: Group) {

@@ -9,6 +9,7 @@ use super::state::if_free;
 use crate::Priority;
 use crate::machine::{Claimed, Machine, View, Which};
 use crate::observe::{Histogram, Metrics};
+use crate::order::Groups;
 use crate::stats::{DelayedKey, GroupStats, Level, Stats};
 use crate::sync::{Arc, give_way};
 use crate::time::time_left;
@@ -83,6 +84,7 @@ impl<K> Shared<K> {
             });
         }
         self.add_hub(&mut metrics.stats);
+        metrics.groups = self.settings.order.has_groups().then(|| self.group_metrics());
         let runs = self.hub.lock().runs.clone();
         metrics.runs = runs.sum();
         metrics.queue_duration.add(&normal);
@@ -150,6 +152,13 @@ impl<K> Shared<K> {
         stats.failures += counts.failures;
         stats.given_up += counts.given_up;
         stats.taken += counts.taken;
+        if let Some([known, full, throttled, paused, set]) = machine.order().groups_seen().map(Groups::counts) {
+            stats.groups += known;
+            stats.groups_full += full;
+            stats.groups_throttled += throttled;
+            stats.groups_paused += paused;
+            stats.groups_set += set;
+        }
         let next_deadline = machine.next_deadline().map(|at| time_left(at, now));
         stats.next_deadline = [stats.next_deadline, next_deadline].into_iter().flatten().min();
         let Some(ages) = ages else { return };
@@ -251,21 +260,15 @@ impl<K: Clone> Shared<K> {
         if !this.settings.order.has_groups() {
             return Vec::new();
         }
-        let mut groups = HashMap::<u64, (usize, GroupStats<K>)>::new();
-        for (shard, locked) in this.all().enumerate() {
+        let mut groups = HashMap::<u64, GroupStats<K>>::new();
+        for locked in this.all() {
             let now = this.begin_ages(locked);
             in_steps(|at| {
                 groups.reserve(AT_ONCE); // as in `look_at`
                 locked.lock().look(at, Which::Active, |view| {
                     let Some(of) = view.group() else { return };
-                    let (latest, group) = groups.entry(of.hash).or_insert_with(|| {
-                        let key = view.key().clone();
-                        (usize::MAX, GroupStats { key, queued: 0, processing: 0, handed_out: 0, oldest: None })
-                    });
-                    if std::mem::replace(latest, shard) != shard {
-                        group.handed_out += of.handed_out;
-                    }
-                    group.processing += usize::from(view.is_processing());
+                    let new = || GroupStats::new(view.key().clone(), &of, now);
+                    let group = groups.entry(of.hash).or_insert_with(new);
                     if view.is_queued() {
                         group.queued += 1;
                         group.oldest = group.oldest.max(view.queued_at().map(|queued_at| since(queued_at, now)));
@@ -273,9 +276,11 @@ impl<K: Clone> Shared<K> {
                 })
             });
         }
+        let all = this.group_metrics().total;
         let mut groups: Vec<_> = groups.into_iter().collect();
+        groups.iter_mut().for_each(|(_, group)| group.share = this.share_of(group, all));
         groups.sort_unstable_by_key(|&(hash, _)| hash); // not in the order of the map, which differs each time (P27)
-        groups.into_iter().map(|(_, (_, group))| group).collect()
+        groups.into_iter().map(|(_, group)| group).collect()
     }
 }
 
