@@ -64,6 +64,19 @@ fn random_lives_with_a_pace() {
     println!("{lives} lives");
 }
 
+/// Limits and pauses that change while the queue runs, crossed with everything else but panics.
+#[test]
+fn random_lives_of_tenants() {
+    let time = Duration::from_secs(setting("REFERENCE_SECONDS").unwrap_or(2));
+    let first = setting("REFERENCE_SEED").unwrap_or(0);
+    let (start, mut lives, mut steps) = (Instant::now(), 0, 0);
+    while start.elapsed() < time {
+        steps += swarm::lives_of_tenants(first + lives..first + lives + 100);
+        lives += 100;
+    }
+    println!("{lives} lives, {steps} steps");
+}
+
 #[test]
 fn all_short_lives() {
     let length = setting("REFERENCE_WORDS").unwrap_or(3) as u32;

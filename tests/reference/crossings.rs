@@ -165,6 +165,8 @@ pub(crate) fn step(op: &Op) -> String {
         Op::AddWith(_, how) if how.after.is_none() => "AddWith now".into(),
         Op::AddWith(_, how) => format!("AddWith {:?}", how.conflict),
         Op::Repeat(..) | Op::Fault(..) | Op::Crowd(..) => "Repeat".into(),
+        // They have lives of their own, and no rows.
+        Op::SetGroup(..) | Op::UnsetGroup(_) | Op::PauseGroup(..) | Op::ResumeGroup(_) => "Repeat".into(),
         Op::Get(form) => format!("Get {form:?}"),
         Op::End(_, end) => format!("End {}", name(end)),
         Op::Wait(goal) => format!("Wait {goal:?}"),
@@ -175,7 +177,8 @@ pub(crate) fn step(op: &Op) -> String {
 
 /// The row of an outcome.
 pub(crate) fn outcome(outcome: &Outcome) -> String {
-    format!("Finish {}", name(outcome))
+    let like = if let Outcome::PauseGroup(span) = outcome { &Outcome::RetryAfter(*span) } else { outcome };
+    format!("Finish {}", name(like))
 }
 
 fn state(reference: &Reference, key: u8) -> &'static str {

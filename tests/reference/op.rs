@@ -63,6 +63,11 @@ pub(crate) enum Op {
     /// A call that blocks, if it would return at once.
     Block(Blocking),
     ShrinkToFit,
+    /// `Group::set` of the group of this key: at most so many keys are processing, or any number.
+    SetGroup(u8, Option<u8>),
+    UnsetGroup(u8),
+    PauseGroup(u8, Span),
+    ResumeGroup(u8),
     /// Of the calls of this code in one call of the queue the one of this number, from 0, panics: in the first call that makes so many.
     Fault(Fault, u8),
 }
@@ -112,6 +117,7 @@ pub(crate) enum Outcome {
     Retry,
     Failed,
     RetryAfter(Span),
+    PauseGroup(Span),
     GiveUp,
     Panic,
     Cooldown(Span),

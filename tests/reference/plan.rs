@@ -18,6 +18,8 @@ pub(crate) struct Plan {
     /// Groups have the weights of [`weight_of`](Self::weight_of) instead of 1.
     pub(crate) weights: bool,
     pub(crate) limit: Option<u32>,
+    /// Limits are set, and groups are paused, while the queue runs.
+    pub(crate) tenants: bool,
     pub(crate) strict: bool,
     pub(crate) policy: DelayedAdd,
     pub(crate) limiter: Limiter,
@@ -124,6 +126,7 @@ impl Plan {
             groups: None,
             weights: false,
             limit: None,
+            tenants: false,
             strict: false,
             policy: DelayedAdd::Independent,
             limiter: Limiter::Default,
@@ -150,6 +153,7 @@ impl Plan {
             groups,
             weights: groups.is_some() && random.once_in(2),
             limit,
+            tenants: false,
             strict: random.once_in(3),
             policy: random.pick(&[DelayedAdd::Independent, DelayedAdd::Promote, DelayedAdd::Strict]),
             limiter: random.pick(&[
@@ -182,6 +186,7 @@ impl Plan {
             groups: None,
             weights: false,
             limit: None,
+            tenants: false,
             strict: false,
             policy: DelayedAdd::Independent,
             pace: None,
@@ -194,6 +199,11 @@ impl Plan {
     /// Whether the limiter counts the failures, and not the queue.
     pub(crate) fn has_own_counts(&self) -> bool {
         matches!(self.limiter, Limiter::Composed | Limiter::Own)
+    }
+
+    /// Whether groups may be held back.
+    pub(crate) fn has_holds(&self) -> bool {
+        self.limit.is_some() || self.tenants
     }
 
     pub(crate) fn group_of(&self, key: u8) -> u8 {

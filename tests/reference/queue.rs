@@ -6,7 +6,7 @@
 //! ```text
 //!   keys: a State each                     shards: an Order each
 //!   dirty  processing  delay  waits …      levels: -100 ─ turns of groups ─ keys
-//!                                                    0 ─ turns of groups ─ keys      full: turns of groups that are at their limit
+//!                                                    0 ─ turns of groups ─ keys      held: turns of groups that are full or paused
 //! ```
 
 use super::key::KEYS;
@@ -123,8 +123,8 @@ struct Turn {
 struct Order {
     /// For each level, its groups in the order of their turns.
     levels: BTreeMap<i8, VecDeque<Turn>>,
-    /// The same of full groups.
-    full: BTreeMap<i8, Vec<Turn>>,
+    /// The same of groups that are held back.
+    held: BTreeMap<i8, VecDeque<Turn>>,
     /// Hand-outs since the last turn of a lower level.
     since_lower: u32,
     last_lower: i8,
@@ -144,6 +144,9 @@ pub(crate) struct Reference {
     shard_of: Vec<usize>,
     keys: Vec<State>,
     shards: Vec<Order>,
+    /// The limits that were set, and the ends of pauses, by group.
+    pub(crate) set: BTreeMap<u8, Option<u32>>,
+    pub(crate) pauses: BTreeMap<u8, u64>,
     pub(crate) limits: Limits<u8>,
     /// The retries that the queue counts itself, because the limiter has panicked.
     unlimited: Vec<usize>,
@@ -184,7 +187,7 @@ impl Reference {
     pub(crate) fn new(plan: Plan, shard_of: Vec<usize>, limits: Limits<u8>) -> Self {
         let order = Order {
             levels: BTreeMap::new(),
-            full: BTreeMap::new(),
+            held: BTreeMap::new(),
             since_lower: 0,
             last_lower: i8::MIN,
             since_again: BTreeMap::new(),
@@ -193,6 +196,8 @@ impl Reference {
         Self {
             shards: vec![order; plan.shards],
             shard_of,
+            set: BTreeMap::new(),
+            pauses: BTreeMap::new(),
             keys: vec![State::default(); KEYS.into()],
             limits,
             unlimited: vec![0; KEYS.into()],
@@ -480,7 +485,56 @@ impl Reference {
     /// Whether as many keys of the group are processing as its limit allows.
     fn is_full(&self, group: u8) -> bool {
         let processing = self.all().filter(|key| self.look(*key).processing && self.plan.group_of(*key) == group);
-        self.plan.limit.is_some_and(|limit| processing.count() >= limit as usize)
+        let limit = self.set.get(&group).copied().unwrap_or(self.plan.limit);
+        limit.is_some_and(|limit| processing.count() >= limit as usize)
+    }
+
+    /// The number of groups that are full.
+    pub(crate) fn full_groups(&self) -> usize {
+        (0..self.plan.groups.unwrap_or(0)).filter(|group| self.is_full(*group)).count()
+    }
+
+    /// Whether no key of the group may be handed out.
+    fn is_held(&self, group: u8) -> bool {
+        self.is_full(group) || self.pauses.contains_key(&group)
+    }
+
+    /// Puts the turns of a group where they belong, after a change of what holds it back.
+    fn sort_group(&mut self, group: u8) {
+        let is_held = self.is_held(group);
+        for order in &mut self.shards {
+            let (levels, held) = (&mut order.levels, &mut order.held);
+            let (from, to) = if is_held { (levels, held) } else { (held, levels) };
+            for (level, turns) in from {
+                let (own, others): (Vec<_>, _) = turns.drain(..).partition(|turn| turn.group == group);
+                *turns = others.into();
+                to.entry(*level).or_default().extend(own);
+            }
+            order.tidy();
+        }
+    }
+
+    /// `Group::set` with a limit, or `Group::unset`.
+    pub(crate) fn set_group(&mut self, group: u8, limit: Option<Option<u32>>) {
+        match limit {
+            Some(limit) => _ = self.set.insert(group, limit),
+            None => _ = self.set.remove(&group),
+        }
+        self.sort_group(group);
+    }
+
+    pub(crate) fn pause_group(&mut self, group: u8, time: u64) {
+        if time > 0 {
+            let until = self.now.saturating_add(time);
+            let end = self.pauses.entry(group).or_default();
+            *end = until.max(*end);
+            self.sort_group(group);
+        }
+    }
+
+    pub(crate) fn resume_group(&mut self, group: u8) {
+        self.pauses.remove(&group);
+        self.sort_group(group);
     }
 
     fn push(&mut self, key: u8, priority: i8) {
@@ -488,24 +542,17 @@ impl Reference {
         self.state(key).push = self.calls;
         self.state(key).stamp = self.stamp(key, priority);
         let group = self.plan.group_of(key);
-        let is_full = self.is_full(group);
+        let is_held = self.is_held(group);
         self.levels.insert(priority);
         let state = self.state(key);
         (state.passed, state.place, state.run) = (0, 0, (0, 0));
         let order = self.order(key);
         let new = Turn { group, keys: [key].into() };
-        if is_full {
-            let turns = order.full.entry(priority).or_default();
-            match turns.iter_mut().find(|turn| turn.group == group) {
-                Some(turn) => turn.keys.push_back(key),
-                None => turns.push(new),
-            }
-        } else {
-            let turns = order.levels.entry(priority).or_default();
-            match turns.iter_mut().find(|turn| turn.group == group) {
-                Some(turn) => turn.keys.push_back(key),
-                None => turns.push_back(new),
-            }
+        let levels = if is_held { &mut order.held } else { &mut order.levels };
+        let turns = levels.entry(priority).or_default();
+        match turns.iter_mut().find(|turn| turn.group == group) {
+            Some(turn) => turn.keys.push_back(key),
+            None => turns.push_back(new),
         }
     }
 
@@ -556,7 +603,7 @@ impl Reference {
     fn unqueue(&mut self, key: u8) {
         let order = self.order(key);
         order.levels.values_mut().flatten().for_each(|turn| turn.keys.retain(|other| *other != key));
-        order.full.values_mut().flatten().for_each(|turn| turn.keys.retain(|other| *other != key));
+        order.held.values_mut().flatten().for_each(|turn| turn.keys.retain(|other| *other != key));
         order.tidy();
     }
 
@@ -608,16 +655,7 @@ impl Reference {
         self.sums[0] += u128::from(waited);
         self.counts.handed_out += 1;
         self.handed_out_of[self.shard_of[usize::from(key)]] += 1;
-        let group = plan.group_of(key);
-        if self.is_full(group) {
-            let order = self.order(key);
-            for (level, turns) in &mut order.levels {
-                let (full, others): (Vec<_>, _) = turns.drain(..).partition(|turn| turn.group == group);
-                *turns = others.into();
-                order.full.entry(*level).or_default().extend(full);
-            }
-            order.tidy();
-        }
+        self.sort_group(plan.group_of(key));
         level
     }
 
@@ -635,7 +673,7 @@ impl Reference {
         for other in self.all().filter(|other| *other != key) {
             let group = self.plan.group_of(other);
             let same_shard = self.shard_of[usize::from(other)] == self.shard_of[usize::from(key)];
-            if !same_shard || !self.is_queued(other) || self.is_full(group) {
+            if !same_shard || !self.is_queued(other) || self.is_held(group) {
                 continue;
             }
             let levels = self.levels.len() as u64;
@@ -648,7 +686,7 @@ impl Reference {
             };
             let place = self.all().filter(is_ahead).count() as u64;
             // With a limit, the group has turns of its own for its lower levels, too.
-            let of = if self.plan.limit.is_some() { 17 } else { 16 };
+            let of = if self.plan.has_holds() { 17 } else { 16 };
             let turns = if levels == 1 { 1 } else { of * (levels - 1) };
             let state = self.state(other);
             state.passed += 1;
@@ -674,7 +712,7 @@ impl Reference {
         if shards > 1 && !self.plan.strict && self.steps > 0 {
             assert!(self.since_lower <= 32 + 4 * (shards + 1), "lower levels wait for {} hand-outs", self.since_lower);
             // Groups with a limit have such turns of their own, too.
-            let of = if self.plan.limit.is_some() { 8 } else { 16 };
+            let of = if self.plan.has_holds() { 8 } else { 16 };
             assert!(
                 self.lower_turns * of <= self.counts.handed_out + 1,
                 "lower levels have had {} turns",
@@ -687,7 +725,7 @@ impl Reference {
     /// that have had a turn, which may be this group again.
     fn judge_turns(&mut self, key: u8, level: i8) {
         // With a limit, a group of several levels may be full each time before its turn in one of them is over.
-        let has_groups = self.plan.groups.is_some() && (self.plan.limit.is_none() || self.levels.len() == 1);
+        let has_groups = self.plan.groups.is_some() && (!self.plan.has_holds() || self.levels.len() == 1);
         if !has_groups || self.is_crowded() {
             return;
         }
@@ -698,7 +736,7 @@ impl Reference {
             if !same_shard || self.level_of(other) != Some(level) {
                 continue;
             }
-            let waits = of != group && !self.is_full(of);
+            let waits = of != group && !self.is_held(of);
             let run = &mut self.state(other).run;
             let before = if run.0 == group { run.1 } else { 0 };
             *run = (group, if waits { before + 1 } else { 0 });
@@ -721,21 +759,12 @@ impl Reference {
             self.state(key).due_since = self.calls;
         }
         let group = self.plan.group_of(key);
-        let was_full = self.is_full(group);
         // Saturating: the clocks of two threads may differ a little.
         self.sums[1] += u128::from(self.now.saturating_sub(self.look(key).processing_since));
         let state = self.state(key);
         assert!(std::mem::replace(&mut state.processing, false), "it is processing");
         let (dirty, pending) = (state.dirty, state.pending);
-        if was_full && !self.is_full(group) {
-            let order = self.order(key);
-            for (level, turns) in &mut order.full {
-                let (ready, others): (Vec<_>, _) = turns.drain(..).partition(|turn| turn.group == group);
-                *turns = others;
-                order.levels.entry(*level).or_default().extend(ready);
-            }
-            order.tidy();
-        }
+        self.sort_group(group);
         if dirty && self.look(key).rest.is_some() {
             self.state(key).dirty = false;
             self.counts.taken += 1;
@@ -886,6 +915,8 @@ impl Reference {
 
     /// Adds the keys whose delays have expired, in the order of their deadlines. Returns their number.
     pub(crate) fn turn(&mut self) -> usize {
+        let over: Vec<u8> = self.pauses.iter().filter(|(_, end)| **end <= self.now).map(|(group, _)| *group).collect();
+        over.into_iter().for_each(|group| self.resume_group(group));
         self.turn_if(|_| true)
     }
 
@@ -996,9 +1027,9 @@ impl Reference {
         self.all().filter(|key| self.look(*key).delays.iter().all(Option::is_some)).collect()
     }
 
-    /// The group of the key is full.
+    /// The group of the key is held back.
     pub(crate) fn is_held_back(&self, key: u8) -> bool {
-        self.is_full(self.plan.group_of(key))
+        self.is_held(self.plan.group_of(key))
     }
 
     /// Whether keys of several levels were queued.
@@ -1056,7 +1087,9 @@ impl Reference {
 
     /// The times to the deadlines that are to come, and that come at all.
     pub(crate) fn deadlines(&self) -> Vec<u64> {
-        self.delayed().into_iter().map(|(_, left, _)| left).filter(|left| *left > 0 && *left != NEVER).collect()
+        let pauses = self.pauses.values().filter(|end| **end != NEVER).map(|end| end.saturating_sub(self.now));
+        let delays = self.delayed().into_iter().map(|(_, left, _)| left);
+        delays.chain(pauses).filter(|left| *left > 0 && *left != NEVER).collect()
     }
 
     /// The number of queued keys of each level, the highest first.
@@ -1100,8 +1133,8 @@ impl Order {
     /// limit or several shards also the level. That no key starves is judged elsewhere (P19, P20): see `judge_waits`.
     fn next(&mut self, plan: &Plan) -> Vec<(u8, i8)> {
         let highest = self.levels.keys().next_back().copied();
-        let levels: Vec<i8> = match (plan.limit, plan.strict) {
-            (None, strict) if strict || plan.shards == 1 => self.next_level(strict).into_iter().collect(),
+        let levels: Vec<i8> = match (plan.has_holds(), plan.strict) {
+            (false, strict) if strict || plan.shards == 1 => self.next_level(strict).into_iter().collect(),
             (_, true) => highest.into_iter().collect(),
             (_, false) => self.levels.keys().copied().collect(),
         };
@@ -1127,14 +1160,14 @@ impl Order {
 
     fn turns(&self) -> impl Iterator<Item = (i8, &Turn)> {
         let ready = self.levels.iter().flat_map(|(level, turns)| turns.iter().map(|turn| (*level, turn)));
-        ready.chain(self.full.iter().flat_map(|(level, turns)| turns.iter().map(|turn| (*level, turn))))
+        ready.chain(self.held.iter().flat_map(|(level, turns)| turns.iter().map(|turn| (*level, turn))))
     }
 
     /// Drops turns and levels without keys.
     fn tidy(&mut self) {
         self.levels.values_mut().for_each(|turns| turns.retain(|turn| !turn.keys.is_empty()));
-        self.full.values_mut().for_each(|turns| turns.retain(|turn| !turn.keys.is_empty()));
+        self.held.values_mut().for_each(|turns| turns.retain(|turn| !turn.keys.is_empty()));
         self.levels.retain(|_, turns| !turns.is_empty());
-        self.full.retain(|_, turns| !turns.is_empty());
+        self.held.retain(|_, turns| !turns.is_empty());
     }
 }

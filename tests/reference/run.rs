@@ -12,7 +12,7 @@ use super::plan::{ByGetter, Plan};
 use super::queue::{Delayed, NEVER, Reference};
 use hand_outs::{Held, each};
 use keyqueue::observe::Runs;
-use keyqueue::{AddOptions, DelayedKey, DrainTimeoutError, Item, MockClock, WorkQueue, Workers};
+use keyqueue::{AddOptions, DelayedKey, DrainTimeoutError, GroupLimits, Item, MockClock, WorkQueue, Workers};
 use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
@@ -229,6 +229,7 @@ impl<'q> Run<'q> {
             Op::Poll(_) | Op::DropWaiter(_) => !self.waiters.is_empty(),
             Op::Block(call) => self.would_return(*call),
             Op::Repeat(..) | Op::Finish(..) | Op::Crowd(..) => false,
+            Op::SetGroup(..) | Op::UnsetGroup(_) | Op::PauseGroup(..) | Op::ResumeGroup(_) => false,
             _ => true,
         };
         is_made.then(Vec::new)
@@ -457,7 +458,41 @@ impl<'q> Run<'q> {
             }
             Op::Block(call) => self.block(*call),
             Op::ShrinkToFit => queue.shrink_to_fit(),
+            Op::SetGroup(n, limit) => {
+                let group = self.plan.group_of(*n);
+                let limits = GroupLimits::new().weight(self.plan.weight_of(group));
+                let limits = limit.map_or(limits, |limit| limits.max_processing(limit.into()));
+                let set = self.call(|| queue.group(&Key::new(*n)).set(limits)).expect("a set passes no panic on");
+                self.changed_group(set.is_ok(), |reference| {
+                    reference.set_group(group, Some(limit.map(u32::from)));
+                });
+            }
+            Op::UnsetGroup(n) => {
+                self.call(|| queue.group(&Key::new(*n)).unset()).expect("an unset passes no panic on");
+                let group = self.plan.group_of(*n);
+                self.changed_group(self.plan.groups.is_some(), |reference| reference.set_group(group, None));
+            }
+            Op::PauseGroup(n, span) => {
+                let time = self.span(*span);
+                let paused = self.call(|| queue.group(&Key::new(*n)).pause(time)).expect("a pause passes no panic on");
+                let group = self.plan.group_of(*n);
+                self.changed_group(paused.is_ok(), |reference| reference.pause_group(group, nanos(time)));
+            }
+            Op::ResumeGroup(n) => {
+                self.call(|| queue.group(&Key::new(*n)).resume()).expect("a resume passes no panic on");
+                let group = self.plan.group_of(*n);
+                self.changed_group(self.plan.groups.is_some(), |reference| reference.resume_group(group));
+            }
             Op::Fault(..) => {}
+        }
+    }
+
+    /// A call on a group, which a queue without groups refuses.
+    fn changed_group(&mut self, is_accepted: bool, change: impl FnOnce(&mut Reference)) {
+        self.returned();
+        assert_eq!(is_accepted, self.plan.groups.is_some());
+        if is_accepted {
+            change(&mut self.reference);
         }
     }
 
@@ -502,6 +537,12 @@ impl<'q> Run<'q> {
             self.step(&Op::DropLoop(0));
             self.check();
         }
+        for group in 0..self.plan.groups.unwrap_or(0) {
+            self.step(&Op::ResumeGroup(group));
+            self.check();
+            self.step(&Op::UnsetGroup(group));
+            self.check();
+        }
         // A key may be held and dirty, rest, and have two delays: then four hand-outs follow, and three times are waited for.
         let mut turns = 2 + 8 * self.reference.all().count();
         // With many keys a check takes long: each 8th turn has one.
@@ -533,5 +574,9 @@ impl<'q> Run<'q> {
         self.check_lists();
         assert!(self.reference.is_drained());
         self.step(&Op::Stop);
+        if self.plan.tenants && self.reference.present() == 0 {
+            self.queue.shrink_to_fit();
+            assert_eq!(self.queue.stats().groups, 0, "groups without keys are forgotten");
+        }
     }
 }

@@ -327,6 +327,47 @@ pub(crate) fn lives_with_a_pace(seeds: impl Iterator<Item = u64>) -> u64 {
     })
 }
 
+/// The same with groups whose limits and pauses change all the time.
+pub(crate) fn lives_of_tenants(seeds: impl Iterator<Item = u64>) -> u64 {
+    run_each(seeds, |seed, plan| {
+        let groups = plan.groups.or(Random::Seed(seed).pick(&[None, Some(2), Some(3)]));
+        Plan { tenants: true, groups, ..plan }
+    })
+}
+
+/// The same steps, and changes of groups between them. (No panics, because a turn that ends by one leaves pauses that are over.)
+fn with_tenants(random: &mut Random, ops: Vec<Op>) -> Vec<Op> {
+    let mut all = Vec::new();
+    for op in ops {
+        all.extend(match op {
+            Op::Fault(..) => None,
+            Op::Repeat(times, body) => Some(Op::Repeat(times, with_tenants(random, body))),
+            Op::Finish(n, Outcome::RetryAfter(span) | Outcome::Cooldown(span)) => {
+                Some(Op::Finish(n, Outcome::PauseGroup(span)))
+            }
+            op => Some(op),
+        });
+        if random.once_in(3) {
+            let (n, limit) = (random.below(5) as u8, random.pick(&[None, Some(1), Some(1), Some(2), Some(3)]));
+            let span = random.pick(&[
+                Span::Nanos(0),
+                Span::Nanos(7),
+                Span::Nanos(1 << 20),
+                Span::ToDeadline(n, 0),
+                Span::Never,
+            ]);
+            all.push(match random.below(8) {
+                0..=2 => Op::SetGroup(n, limit),
+                3 => Op::UnsetGroup(n),
+                4 | 5 => Op::PauseGroup(n, span),
+                6 => Op::ResumeGroup(n),
+                _ => Op::Turn,
+            });
+        }
+    }
+    all
+}
+
 /// The same with a driver thread, and with getters that expire delays.
 pub(crate) fn lives_inside(seeds: impl Iterator<Item = u64>, inside: Inside) -> u64 {
     run_each(seeds, |_, plan| Plan { inside: Some(inside), ..plan })
@@ -341,6 +382,9 @@ fn run_each(seeds: impl Iterator<Item = u64>, with: impl Fn(u64, Plan) -> Plan) 
         if plan.inside.is_some() && seed % 2 == 0 {
             (plan, ops) = life_of_delays(seed);
             plan = with(seed, plan);
+        }
+        if plan.tenants {
+            ops = with_tenants(&mut Random::Seed(!seed), ops);
         }
         count += steps(&ops) as u64;
         if fails(&plan, &ops) {

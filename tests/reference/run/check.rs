@@ -41,6 +41,11 @@ impl Run<'_> {
         assert_eq!(counts, reference.counts);
         let paced_for = reference.paced_for();
         assert_eq!(stats.paced_for.map_or(0, nanos), paced_for, "how long the pace holds back hand-outs");
+        if self.plan.tenants {
+            let groups = (stats.groups_paused, stats.groups_set, stats.groups_full);
+            let expected = (reference.pauses.len(), reference.set.len(), reference.full_groups());
+            assert_eq!(groups, expected, "groups that are paused, set and full");
+        }
         let coming_back = processing.iter().filter(|key| reference.is_dirty(**key)).count();
         assert_eq!(stats.adds(), stats.handed_out + stats.taken + (len + coming_back) as u64, "adds lead to hand-outs");
         assert_eq!(stats.depth(), (len + coming_back) as u64);

@@ -80,6 +80,9 @@ impl<'q> Run<'q> {
             Outcome::RetryAfter(span) => {
                 keyqueue::Outcome::RetryAfter { delay: self.span(*span), error: "failed".into() }
             }
+            Outcome::PauseGroup(span) => {
+                keyqueue::Outcome::PauseGroup { delay: self.span(*span), error: "failed".into() }
+            }
             Outcome::GiveUp => keyqueue::Outcome::GiveUp("given up".into()),
         }
     }
@@ -93,6 +96,7 @@ impl<'q> Run<'q> {
         match outcome.clone() {
             Outcome::RequeueAfter(span) => Outcome::RequeueAfter(fixed(span)),
             Outcome::RetryAfter(span) => Outcome::RetryAfter(fixed(span)),
+            Outcome::PauseGroup(span) => Outcome::PauseGroup(fixed(span)),
             Outcome::Cooldown(span) => Outcome::Cooldown(fixed(span)),
             Outcome::RequeueWith(how) => Outcome::RequeueWith(How { after: how.after.map(fixed), ..how }),
             outcome => outcome,
@@ -237,7 +241,14 @@ impl<'q> Run<'q> {
                 self.hooks[0] += u64::from(*outcome == Outcome::Failed);
                 self.retry(key, &limited, 0);
             }
-            Outcome::RetryAfter(span) => {
+            Outcome::PauseGroup(span) if self.plan.groups.is_some() => {
+                self.tally.succeeded += 1;
+                self.hooks[0] += 1;
+                let delay = nanos(self.span(*span));
+                self.reference.pause_group(self.plan.group_of(key), delay);
+                self.requeue(key, &How::new(), Some(delay), false);
+            }
+            Outcome::RetryAfter(span) | Outcome::PauseGroup(span) => {
                 self.tally.failed += 1;
                 self.hooks[0] += 1;
                 let delay = nanos(self.span(*span));
@@ -248,6 +259,7 @@ impl<'q> Run<'q> {
         *match outcome {
             Outcome::Success | Outcome::Cooldown(_) => &mut self.runs.success,
             Outcome::RequeueAfter(_) | Outcome::RequeueWith(_) => &mut self.runs.requeue,
+            Outcome::PauseGroup(_) if self.plan.groups.is_some() => &mut self.runs.requeue,
             Outcome::Panic => &mut self.runs.panic,
             _ if self.tally.given_up > given_up => &mut self.runs.give_up,
             _ => &mut self.runs.error,
