@@ -1,4 +1,4 @@
-//! What holds a group back: it is *full*, because as many of its keys are processing as its limit allows; it is *throttled*, because it has
+//! What holds a group back (P32): it is *full*, because as many of its keys are processing as its limit allows; it is *throttled*, because it has
 //! no token of its rate; or it is *paused*.
 //!
 //! ```text

@@ -12,11 +12,6 @@ use crate::{GroupStats, InvalidArgument};
 use std::time::Duration;
 
 impl<K> Shared<K> {
-    /// The group of a key, with the limits that the builder's functions give, and no time.
-    pub(crate) fn group_of(&self, key: &K) -> Group {
-        self.settings.order.ask(key, &self.hasher, &self.settings.clock)
-    }
-
     /// Refuses a call that needs groups.
     pub(crate) fn check_groups(&self, call: &'static str) -> Result<(), InvalidArgument> {
         let has_groups = self.settings.order.has_groups();

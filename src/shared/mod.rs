@@ -35,8 +35,8 @@
 //!   expire                            | delays that expire in a section of a getter
 //!   section                           | a critical section of a shard
 //!   state                             | `Shared`: all of this, and what each call needs of it
-//!   locked                            | a shard: its lock, and what is read without it
-//!   settings   cursor                 | what a builder says; where a thread takes its keys
+//!   cursor   locked                   | where a thread takes its keys; a shard: its lock, and what is read without it
+//!   settings                          | what a builder says
 //!   directory   pace                  | where keys with groups are; a limit of hand-outs
 //!   hub   getters   waiters   states  | the flags, the lists of those that wait, the states of the driver
 //! ```

@@ -224,6 +224,11 @@ impl<K> Shared<K> {
         if index == 0 { &self.first } else { &self.others[index - 1] }
     }
 
+    /// The group of a key, with the limits that the builder's functions give, and no time.
+    pub(crate) fn group_of(&self, key: &K) -> Group {
+        self.settings.order.ask(key, &self.hasher, &self.settings.clock)
+    }
+
     /// In a queue with several shards, the index of the one that has the keys of a group. It comes from other bits of the hash than those
     /// by which the shard finds the group.
     #[inline]
