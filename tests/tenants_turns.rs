@@ -75,7 +75,7 @@ fn run(seed: u64, shards: usize, share: FairShare, pace: bool) -> Vec<Key> {
                 spans[group] = Spans { rate, least: f64::MAX, ..Spans::default() };
                 queue.group(&key).set(new).unwrap();
             }
-            43 => {
+            43 if !ends => {
                 queue.group(&key).unset();
                 (limits[group], spans[group]) = (usize::MAX, Spans::default());
             }
@@ -84,7 +84,7 @@ fn run(seed: u64, shards: usize, share: FairShare, pace: bool) -> Vec<Key> {
                 queue.group(&key).pause(Duration::from_nanos(by)).unwrap();
                 paused[group] = paused[group].max(now + by);
             }
-            45 => {
+            45 if !ends => {
                 queue.group(&key).resume();
                 paused[group] = 0;
             }
