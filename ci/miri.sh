@@ -68,6 +68,7 @@ shards             # 300 000 keys
 spawn_tasks        # the feature `tokio`, which has no unsafe code
 streams            # the feature `stream`, which has no unsafe code
 stress             # runs by the clock
+tenants_turns      # a hundred thousand hand-outs
 traces             # 928 traces; the part `machine` has the same steps
 wheel              # the wheel has no unsafe code
 END
