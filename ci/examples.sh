@@ -16,6 +16,7 @@ prints() {
 }
 if [ "${1:-}" = --alone ]; then
     cargo run --locked --example periodic
+    cargo run --locked --example tenants
     cargo run --locked --example reconcile -- src --once
     cargo run --locked -p crawler
     cargo run --locked -p top -- --frames 3
@@ -26,10 +27,12 @@ if [ "${1:-}" = --alone ]; then
 fi
 packages=(keyqueue reconcile crawler top controller operator service)
 programs="${CARGO_TARGET_DIR:-target}/debug"
-rm -f "$programs"/{crawler,top,controller,operator,service} "$programs"/examples/{periodic,reconcile} # those of an earlier build
+rm -f "$programs"/{crawler,top,controller,operator,service} "$programs"/examples/{periodic,tenants,reconcile} # those of an earlier build
 cargo build --locked "${packages[@]/#/--package=}" --bins --examples
 echo "--- periodic"
 "$programs/examples/periodic"
+echo "--- tenants"
+"$programs/examples/tenants"
 echo "--- reconcile"
 mkdir -p "$folder/tree/sub" && echo one > "$folder/tree/one" && echo two > "$folder/tree/sub/two"
 reconcile=("$programs/examples/reconcile" "$folder/tree")

@@ -1,14 +1,15 @@
-//! A polite crawler, on tokio: it fetches each page that it finds once, with one request per
-//! host at a time, and no more a second than allowed.
+//! A polite crawler, on tokio: it fetches each page that it finds once, with no more requests
+//! to a host than allowed, at a time and in a second.
 //!
 //! * The key is a page. The queue forgets a key that is done, so the crawler keeps the pages
 //!   that were ever found.
 //! * The group of a page is its host ([`fair_by`]). Hosts take turns, so a large host does
-//!   not starve a small one. A host has one page processing at a time
-//!   ([`max_processing_per_group`]); meanwhile the workers get pages of other hosts.
+//!   not starve a small one. A host has a rate, and a number of pages that may be processing
+//!   at a time ([`group_limits`]). No worker waits for a host: meanwhile they get pages of
+//!   other hosts.
+//! * A host that answers 429 is left alone for as long as its `Retry-After` says
+//!   ([`Outcome::PauseGroup`]). The page counts no failure, and is tried again afterwards.
 //! * The first page of a host has a high [`Priority`], so all hosts are busy early.
-//! * A host has a [`Bucket`] of tokens. A worker waits for the token with the page in its
-//!   hands, so the other pages of the host wait, too.
 //! * What a retry may mend is an `Err`: errors of a server, time-outs, broken connections.
 //!   The page is retried after a delay, which doubles each time. Other pages of the host go
 //!   on meanwhile. After `max_retries` retries the workers give up. Any other answer than a
@@ -17,15 +18,15 @@
 //!   is idle (no page is queued, processing or delayed), and drains it then.
 //!
 //! [`fair_by`]: keyqueue::WorkQueueBuilder::fair_by
-//! [`max_processing_per_group`]: keyqueue::WorkQueueBuilder::max_processing_per_group
+//! [`group_limits`]: keyqueue::WorkQueueBuilder::group_limits
 
 pub mod site;
 
-use keyqueue::rate_limiter::{Bucket, ItemExponentialFailure};
-use keyqueue::{AddOptions, Outcome, Priority, WorkQueue, Workers};
+use keyqueue::rate_limiter::ItemExponentialFailure;
+use keyqueue::{AddOptions, GroupLimits, Outcome, Priority, WorkQueue, Workers};
+use reqwest::header::RETRY_AFTER;
 use reqwest::{Client, Proxy, StatusCode, Url, redirect};
-use std::collections::hash_map::Entry;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::error::Error;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -35,15 +36,17 @@ use std::time::Duration;
 pub struct Settings {
     /// Requests a second to a host.
     pub rate: f64,
+    /// Requests to a host at a time.
+    pub in_flight: usize,
     /// The time to wait for an answer.
     pub timeout: Duration,
     /// How often a page is retried before it is given up.
     pub max_retries: usize,
-    /// The number of hosts that are asked at a time.
+    /// Requests at a time, to all hosts.
     pub workers: usize,
 }
 
-/// Gets each request that has ended, and whether it was answered: an error of the server is no answer.
+/// Gets each request that has ended, and whether it was answered: an error of the server is no answer, and 429 is none.
 type Log = Box<dyn Fn(&Url, bool) + Send + Sync>;
 
 pub struct Crawler {
@@ -51,7 +54,7 @@ pub struct Crawler {
     settings: Settings,
     client: Client,
     found: Mutex<HashSet<Url>>,
-    hosts: Mutex<HashMap<String, Arc<Bucket>>>,
+    hosts: Mutex<HashSet<String>>,
     log: Log,
 }
 
@@ -65,10 +68,12 @@ impl Crawler {
             .timeout(settings.timeout);
         let backoff =
             Duration::from_secs_f64(1.0 / settings.rate).max(Duration::from_millis(10));
+        let limits =
+            GroupLimits::new().max_processing(settings.in_flight).rate(settings.rate, 1);
         let queue = WorkQueue::builder()
             .name("pages")
             .fair_by(host)
-            .max_processing_per_group(1)
+            .group_limits(move |_| limits)
             .rate_limiter(ItemExponentialFailure::new(backoff, 200 * backoff))
             .build();
         Ok(Arc::new(Self {
@@ -101,41 +106,52 @@ impl Crawler {
         if !self.found.lock().unwrap().insert(page.clone()) {
             return;
         }
-        let priority = match self.hosts.lock().unwrap().entry(host(&page)) {
-            Entry::Occupied(_) => Priority::NORMAL,
-            Entry::Vacant(host) => {
-                // One token at most: none is saved up for later.
-                host.insert(Arc::new(Bucket::new(self.settings.rate, 1)));
-                Priority::HIGH
-            }
-        };
+        let is_first = self.hosts.lock().unwrap().insert(host(&page));
+        let priority = if is_first { Priority::HIGH } else { Priority::NORMAL };
         self.queue.add_with(page, AddOptions::new().priority(priority));
     }
 
-    /// Fetches a page, as soon as its host has a token, and adds what it links to.
-    async fn visit(&self, page: &Url) -> Result<Outcome, String> {
-        let bucket = Arc::clone(&self.hosts.lock().unwrap()[&host(page)]);
-        tokio::time::sleep(bucket.reserve().delay()).await;
-
+    /// Fetches a page, and adds what it links to.
+    async fn visit(&self, page: &Url) -> Result<Outcome, Outcome> {
         let result = self.fetch(page).await;
-        (self.log)(page, result.is_ok());
+        let is_answer = matches!(&result, Ok(Answer::Page(..)));
+        (self.log)(page, is_answer);
         match result {
-            Ok((StatusCode::OK, html)) => {
+            Ok(Answer::Page(StatusCode::OK, html)) => {
                 links(page, &html).for_each(|link| self.add(link))
             }
-            Ok((status, _)) => return Ok(Outcome::GiveUp(status.to_string().into())),
-            Err(error) => return Err(cause(&error.without_url()).to_string()),
+            Ok(Answer::Page(status, _)) => {
+                return Ok(Outcome::GiveUp(status.to_string().into()));
+            }
+            Ok(Answer::TooMany(delay)) => {
+                return Err(Outcome::PauseGroup { delay, error: "429".into() });
+            }
+            Err(error) => {
+                return Err(Outcome::failed(cause(&error.without_url()).to_string()));
+            }
         }
         Ok(Outcome::Success)
     }
 
-    async fn fetch(&self, page: &Url) -> reqwest::Result<(StatusCode, String)> {
+    async fn fetch(&self, page: &Url) -> reqwest::Result<Answer> {
         let mut response = self.client.get(page.clone()).send().await?;
         if response.status().is_server_error() {
             response = response.error_for_status()?;
         }
-        Ok((response.status(), response.text().await?))
+        if response.status() == StatusCode::TOO_MANY_REQUESTS {
+            let seconds =
+                response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok());
+            let seconds = seconds.and_then(|seconds| seconds.parse().ok()).unwrap_or(60);
+            return Ok(Answer::TooMany(Duration::from_secs(seconds)));
+        }
+        Ok(Answer::Page(response.status(), response.text().await?))
     }
+}
+
+enum Answer {
+    Page(StatusCode, String),
+    /// 429: the host is to be left alone for this time.
+    TooMany(Duration),
 }
 
 /// The group of a page.

@@ -3,14 +3,15 @@
 use axum::Router;
 use axum::body::Body;
 use axum::extract::State;
-use axum::http::header::CONTENT_TYPE;
+use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
 use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use fastrand::Rng;
 use futures_util::{StreamExt, stream};
+use std::collections::HashMap;
 use std::io;
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 /// The hosts are `h0.test`, `h1.test`, …, and the pages of each are `/p/0`, `/p/1`, …
 #[derive(Debug, Clone)]
@@ -20,6 +21,54 @@ pub struct Site {
     pub pages: u32,
     /// The server fails, cuts connections, and stalls for this time, more or less.
     pub chaos: Option<Duration>,
+    /// Each so many requests of a host, it answers 429, with a `Retry-After` of one second.
+    pub refuses: u32,
+    pub log: Arc<Log>,
+}
+
+/// What the server has seen of each host.
+pub type Log = Mutex<HashMap<u32, Requests>>;
+
+#[derive(Debug, Default)]
+pub struct Requests {
+    pub at: Vec<Instant>,
+    /// The times of the answers 429.
+    pub refused: Vec<Instant>,
+    pub most_in_flight: usize,
+    in_flight: usize,
+}
+
+impl Requests {
+    pub const RETRY_AFTER: Duration = Duration::from_secs(1);
+    /// What the log forgives: a request may be on its way for so long on a busy machine.
+    const SLACK: Duration = Duration::from_millis(150);
+
+    /// Requests that came during `Retry-After`, except for those that were on their way.
+    pub fn in_pauses(&self) -> usize {
+        let is_early = |at: &&Instant| {
+            self.refused.iter().any(|&refused| {
+                refused + Self::SLACK < **at && **at < refused + Self::RETRY_AFTER
+            })
+        };
+        self.at.iter().filter(is_early).count()
+    }
+
+    /// Whether no span of time has more requests than the rate allows, with a burst of one.
+    pub fn keeps_rate(&self, rate: f64) -> bool {
+        self.at.iter().enumerate().all(|(first, &from)| {
+            let spans = self.at[first..].iter().map(|&to| to - from + Self::SLACK);
+            spans.zip(1..).all(|(span, n)| f64::from(n) <= 1.0 + rate * span.as_secs_f64())
+        })
+    }
+}
+
+/// A request that the server has not answered yet.
+struct InFlight(Arc<Site>, u32);
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.0.log.lock().unwrap().entry(self.1).or_default().in_flight -= 1;
+    }
 }
 
 /// A page, or the address of one that does not exist.
@@ -93,6 +142,23 @@ impl Site {
 
 async fn answer(State(site): State<Arc<Site>>, uri: Uri) -> Response {
     let Some(page) = site.find(&uri) else { return StatusCode::NOT_FOUND.into_response() };
+    let _in_flight = {
+        let mut log = site.log.lock().unwrap();
+        let host = log.entry(page.host).or_default();
+        host.at.push(Instant::now());
+        host.in_flight += 1;
+        host.most_in_flight = host.most_in_flight.max(host.in_flight);
+        let in_flight = InFlight(Arc::clone(&site), page.host);
+        if host.at.len() % site.refuses as usize == 0 {
+            host.refused.push(Instant::now());
+            drop(log);
+            let delay = Requests::RETRY_AFTER.as_secs().to_string();
+            return (StatusCode::TOO_MANY_REQUESTS, [(RETRY_AFTER, delay)]).into_response();
+        }
+        in_flight
+    };
+    // A server takes some time, so that a host has several requests in flight.
+    tokio::time::sleep(Duration::from_millis(50)).await;
     let mut html = site.html(page);
     // The first page always works: there would be no crawl without it.
     if let Some(stall) = site.chaos.filter(|_| page != Page::FIRST) {
