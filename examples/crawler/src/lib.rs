@@ -46,7 +46,8 @@ pub struct Settings {
     pub workers: usize,
 }
 
-/// Gets each request that has ended, and whether it was answered: an error of the server is no answer, and 429 is none.
+/// Gets each request that has ended, and whether it was answered: an error of the server is no
+/// answer, nor is 429.
 type Log = Box<dyn Fn(&Url, bool) + Send + Sync>;
 
 pub struct Crawler {

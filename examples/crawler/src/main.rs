@@ -17,9 +17,9 @@ use tokio::signal::ctrl_c;
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let has_chaos = std::env::args().any(|argument| argument == "--chaos");
-    let timeout = Duration::from_millis(250);
+    let timeout = Duration::from_millis(400);
     let settings =
-        Settings { rate: 50.0, in_flight: 4, timeout, max_retries: 5, workers: 32 };
+        Settings { rate: 50.0, in_flight: 4, timeout, max_retries: 5, workers: 64 };
     let chaos = has_chaos.then_some(timeout);
     let seen = Arc::new(Log::default());
     let site = Site { hosts: 12, pages: 60, chaos, refuses: 25, log: Arc::clone(&seen) };
