@@ -52,7 +52,7 @@ impl<K> Machine<K> {
             }
         }
         self.counts.ended += 1;
-        let room = if mode.is_ordered { self.end_of_group(entry, now) } else { 0 };
+        let room = if mode.is_ordered && self.order.has_groups() { self.end_of_group(entry, now) } else { 0 };
         let (ended, owed) = match entry.state().on_done() {
             OnDone::Push => {
                 let priority = if mode.is_ordered { entry.pending() } else { NORMAL };

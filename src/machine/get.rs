@@ -38,11 +38,8 @@ impl<K> Machine<K> {
         let Some(entry) = entry else { return (None, self.garbage()) };
         let claimed = self.claim(entry, mode);
         let mut owed = self.over(mode).and(Owed::only_if(!self.bin.is_empty(), Owed::GARBAGE));
-        if mode.is_ordered {
-            if let Some(starts) = &mut self.starts {
-                *starts.make(entry.number()) = now;
-            }
-            owed = owed.and(self.earlier());
+        if mode.is_ordered && self.order.has_groups() {
+            owed = owed.and(self.begin_of_group(entry, now));
         }
         (Some(claimed), owed)
     }

@@ -23,8 +23,17 @@ impl<K> Machine<K> {
         Owed::only_if(is_earlier, Owed::DEADLINE)
     }
 
+    /// A key with a group is handed out.
+    #[inline(never)]
+    pub(super) fn begin_of_group(&mut self, entry: EntryRef<K>, now: u64) -> Owed {
+        if let Some(starts) = &mut self.starts {
+            *starts.make(entry.number()) = now;
+        }
+        self.earlier()
+    }
+
     /// The processing of a key ends. Returns the number of keys of its group that may be handed out because of that.
-    #[inline]
+    #[inline(never)]
     pub(super) fn end_of_group(&mut self, entry: EntryRef<K>, now: u64) -> u32 {
         let start = self.starts.as_ref().map(|starts| starts[entry.number()]);
         self.order.ended(entry.group(), start.map_or(0, |start| now.saturating_sub(start)))

@@ -231,8 +231,9 @@ impl<K> Machine<K> {
                 if self.news.wants_forgotten {
                     self.news.forgotten.push(entry.hash());
                 }
+                owed = self.earlier();
             }
-            owed = Owed::only_if(!self.bin.is_empty(), Owed::GARBAGE).and(self.earlier());
+            owed = owed.and(Owed::only_if(!self.bin.is_empty(), Owed::GARBAGE));
         }
         let key = self.keys.remove(entry);
         if self.keys.has_retired() {
