@@ -233,45 +233,41 @@
 //! **At most n runs a second**, of all keys together: [`pace`](crate::WorkQueueBuilder::pace). Workers wait for it without a key in their
 //! hands, so that the key that is then first comes next.
 //!
-//! **At most n requests a second**, if a run makes several, or each tenant has a rate. The queue's limiter delays [only
-//! retries](crate::rate_limiter#what-they-limit) and `add_rate_limited`, which counts a failure. So a handler takes a token of a bucket
-//! before each request, and waits for it. Meanwhile it holds its key, which does no harm, as events that come lead to one more run. But it
-//! also holds its worker. With one bucket for all keys this does no harm either: the other workers would wait for the same tokens. With a
-//! bucket for each host or tenant, though, one whose tokens are used up would soon keep all workers waiting, and the others would get no
-//! more than it does. So let at most one or two keys of each tenant be processing at a time:
+//! **At most n requests a second for each tenant**, a few at a time, and none for a while after its server has answered 429: give the
+//! groups [limits](crate::WorkQueueBuilder::group_limits). No worker waits, because the queue hands out the keys of a tenant only when it may
+//! be asked. (The queue's limiter, in contrast, delays [only retries](crate::rate_limiter#what-they-limit) and `add_rate_limited`.)
 //! ```
-//! use keyqueue::WorkQueue;
-//! use keyqueue::rate_limiter::Bucket;
-//! use std::collections::HashMap;
-//! use std::thread;
+//! use keyqueue::{GroupLimits, Outcome, WorkQueue};
+//! use std::time::Duration;
 //! # use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 //!
-//! # static PAGES: [AtomicU32; 2] = [AtomicU32::new(0), AtomicU32::new(0)];
-//! # fn fetch(tenant: &str) -> Result<(), std::io::Error> {
-//! #     PAGES[usize::from(tenant == "large")].fetch_add(1, SeqCst);
-//! #     Ok(())
+//! # #[derive(Debug)] enum Error { TooMany { retry_after: Duration } }
+//! # impl std::fmt::Display for Error { fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result { f.write_str("429") } }
+//! # impl std::error::Error for Error {}
+//! # static ASKED: AtomicU32 = AtomicU32::new(0);
+//! # fn fetch(_tenant: &str, _page: u32) -> Result<(), Error> {
+//! #     let is_first = ASKED.fetch_add(1, SeqCst) == 0;
+//! #     if is_first { Err(Error::TooMany { retry_after: Duration::from_millis(20) }) } else { Ok(()) }
 //! # }
-//! // Requests a second, and at once.
-//! let requests =
-//!     HashMap::from([("small", Bucket::new(1.0, 1)), ("large", Bucket::new(1000.0, 100))]);
 //! let queue = WorkQueue::builder()
 //!     .fair_by(|&(tenant, _): &(&str, u32)| tenant)
-//!     .max_processing_per_group(1) // so a tenant keeps one worker waiting at most
+//!     .group_limits(|_| GroupLimits::new().max_processing(2).rate(5.0, 10))
 //!     .build();
-//! let workers = queue.workers().spawn(4, move |page| {
-//!     let &(tenant, _) = page.key();
-//!     thread::sleep(requests[tenant].reserve().delay()); // in a task: the runtime's `sleep`
-//!     fetch(tenant)
+//! let workers = queue.workers().spawn(4, |item| {
+//!     let &(tenant, page) = item.key();
+//!     // The rest of the tenant waits as long as this key. Others go on.
+//!     fetch(tenant, page).map_err(|error| match error {
+//!         Error::TooMany { retry_after } => Outcome::PauseGroup { delay: retry_after, error: error.into() },
+//!     })
 //! })?;
-//! queue.add_all((0..20).map(|n| ("small", n)));
-//! queue.add_all((0..100).map(|n| ("large", n)));
-//! # while PAGES[1].load(SeqCst) < 100 { thread::yield_now() }
-//! # assert!(PAGES[0].load(SeqCst) < 10, "the large tenant had to wait for the small one");
+//! queue.add_all((0..8).map(|page| ("acme", page)));
+//! # while ASKED.load(SeqCst) < 9 { std::thread::yield_now() } // the first one again
 //! # let _left = workers.stop();
 //! # std::io::Result::Ok(())
 //! ```
-//! This costs a worker for each key that waits for a token: as many as tenants may be out of tokens at a time, times the limit, and the
-//! workers that you want for the others beside them. Tasks are cheap enough for hundreds of tenants; threads are for a few.
+//! `queue.group(&key)` sets other limits while the queue runs, and pauses and resumes a tenant. For a limit of all tenants together, see
+//! [`pace`](crate::WorkQueueBuilder::pace). If a run makes several requests, its handler takes a token of a
+//! [`Bucket`](crate::rate_limiter::Bucket) for each and waits for it, and `max_processing` bounds how many workers a tenant can keep waiting.
 //!
 //! # Resync
 //!
