@@ -3,7 +3,7 @@
 //! A group that is [held back](crate::order) no longer owes a wake-up for each of its keys that may be handed out now. One that is released
 //! at a certain time owes [`Owed::DEADLINE`], if that is earlier than all others, and [`expire`](Machine::expire) releases it.
 
-use super::{Claimed, EntryRef, Machine, Mode, Owed};
+use super::{Claimed, EntryRef, Machine, Mode, NEVER, Owed};
 use crate::order::{Bin, Group, GroupView, Groups};
 
 /// What a look sees of a group.
@@ -21,6 +21,11 @@ impl<K> Machine<K> {
         let is_earlier =
             self.order.take_earlier() && self.order.held_until().is_some_and(|until| until <= self.until());
         Owed::only_if(is_earlier, Owed::DEADLINE)
+    }
+
+    /// No group is released before this time.
+    pub(crate) fn held_until(&self) -> u64 {
+        self.order.held_until().unwrap_or(NEVER)
     }
 
     /// A key with a group is handed out.

@@ -389,7 +389,9 @@ impl<'s, K> Section<'s, K> {
         let answer = self.held.machine.expire(now, at_most, self.mode);
         let expired = self.note_queued(answer);
         if !expired.has_more {
-            self.held.locked.set_driver_until(self.held.until());
+            // After the shut-down no delay expires, also if this shard is still to learn of it.
+            let until = if self.mode.is_open { self.held.until() } else { self.held.held_until() };
+            self.held.locked.set_driver_until(until);
         }
         expired
     }

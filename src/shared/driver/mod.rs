@@ -199,7 +199,8 @@ impl<K> Shared<K> {
         }
         let hub = self.hub();
         let is_all = !has_more && hub.deadlines_told == told;
-        is_all.then_some((hub, until))
+        let is_over = || self.is_shutting_down() && !self.settings.order.has_groups();
+        (is_all || is_over()).then_some((hub, until))
     }
 
     /// Adds keys of a shard whose delays have expired, in [`BATCHES`] batches at most. Returns the next deadline, or `None` if more keys
