@@ -75,17 +75,17 @@ pub struct Bucket {
 /// The rate and the burst, in units of `tat`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Rate {
-    pub(crate) token: u64,
+    token: u64,
     /// The units of a full bucket, less than 2^62.
-    pub(crate) burst: u64,
+    burst: u64,
     /// The units of a nanosecond, at most one, times 2^63 and rounded down. 0 means that no token ever comes.
     units_per_nano: u64,
-    pub(crate) nanos_per_unit: NanosPerUnit,
+    nanos_per_unit: NanosPerUnit,
 }
 
 /// The time that a unit takes: `factor / 2^shift` nanoseconds, rounded up. With a factor of 0 it never ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct NanosPerUnit {
+struct NanosPerUnit {
     factor: u64,
     shift: u32,
 }
@@ -320,8 +320,20 @@ impl Rate {
     /// The nanoseconds until there is a token, or [`NEVER`]. `tat` is the time up to which all tokens are spent.
     #[inline]
     pub(crate) fn wait(&self, tat: u64, now: u64) -> u64 {
+        self.wait_for(1, tat, now)
+    }
+
+    /// The same for this many tokens.
+    #[inline]
+    pub(crate) fn wait_for(&self, tokens: u64, tat: u64, now: u64) -> u64 {
         let now = self.units(now);
-        self.nanos_per_unit.nanos(self.excess(tat.max(now).saturating_add(self.token), now))
+        let after = tat.max(now).saturating_add(tokens.saturating_mul(self.token));
+        self.nanos_per_unit.nanos(self.excess(after, now))
+    }
+
+    /// Spends a token of the word `tat`, unless there is none.
+    pub(crate) fn try_spend(&self, tat: &AtomicU64, now: u64) -> bool {
+        self.spend(tat, self.units(now), |excess| excess == 0).is_ok()
     }
 
     /// Spends a token, whether there is one or not. Returns the new `tat`.
@@ -351,7 +363,7 @@ impl Rate {
     /// Spends a token of the word `tat` if `admit` agrees to the excess that this leaves, and returns `tat` after it. Otherwise spends
     /// nothing, and returns the excess. `now` is in units. **Linearization point.**
     #[inline]
-    pub(crate) fn spend(&self, tat: &AtomicU64, now: u64, admit: impl Fn(u64) -> bool) -> Result<u64, u64> {
+    fn spend(&self, tat: &AtomicU64, now: u64, admit: impl Fn(u64) -> bool) -> Result<u64, u64> {
         // Relaxed: a token publishes nothing.
         let mut before = tat.load(Ordering::Relaxed);
         loop {
@@ -369,13 +381,13 @@ impl Rate {
 
     /// A time in units: rounded down.
     #[inline]
-    pub(crate) fn units(&self, nanos: u64) -> u64 {
+    fn units(&self, nanos: u64) -> u64 {
         ((u128::from(nanos) * u128::from(self.units_per_nano)) >> 63) as u64
     }
 
     /// By how much `tat` is ahead of the time beyond the burst.
     #[inline]
-    pub(crate) fn excess(&self, tat: u64, now: u64) -> u64 {
+    fn excess(&self, tat: u64, now: u64) -> u64 {
         if tat == NEVER { NEVER } else { (tat - now).saturating_sub(self.burst) }
     }
 }
@@ -383,7 +395,7 @@ impl Rate {
 impl NanosPerUnit {
     /// The nanoseconds that these units take: rounded up.
     #[inline]
-    pub(crate) fn nanos(self, units: u64) -> u64 {
+    fn nanos(self, units: u64) -> u64 {
         let round_up = (1_u128 << self.shift) - 1;
         let nanos = (u128::from(units) * u128::from(self.factor) + round_up) >> self.shift;
         match u64::try_from(nanos) {

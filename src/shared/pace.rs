@@ -52,16 +52,13 @@ impl Pace {
 
     /// Spends a token, unless there is none at this time.
     pub(super) fn spend(&self, now: u64) -> bool {
-        self.rate.spend(&self.tat, self.rate.units(now), |excess| excess == 0).is_ok()
+        self.rate.try_spend(&self.tat, now)
     }
 
     pub(super) fn tokens(&self, now: u64) -> Tokens {
-        let Rate { token, burst, nanos_per_unit, .. } = self.rate;
-        let units = self.rate.units(now);
-        let tat = self.tat.load(Ordering::Relaxed).max(units); // Relaxed: as in `spend`
-        let count = burst.saturating_sub(tat - units) / token;
-        let excess = self.rate.excess(tat.saturating_add((count + 1) * token), units);
-        Tokens { count: count as usize, more_at: now.saturating_add(nanos_per_unit.nanos(excess)) }
+        let tat = self.tat.load(Ordering::Relaxed); // Relaxed: as in `try_spend`
+        let count = self.rate.tokens(tat, now);
+        Tokens { count: count as usize, more_at: now.saturating_add(self.rate.wait_for(count.saturating_add(1), tat, now)) }
     }
 
     /// Has the driver wake a getter when the next token comes. The caller then starts the driver if it is missing.
