@@ -47,21 +47,21 @@ impl<K> Machine<K> {
     /// What is known of a group.
     fn see(&self, group: u32) -> Option<GroupSeen> {
         let mut queued_at: Option<u64> = None;
-        let groups = self.order.groups_seen()?;
+        let groups = self.order.as_groups()?;
         let queued = groups.queued_of(group, |entry| {
             queued_at = [queued_at, self.queued_at(entry)].into_iter().flatten().min();
         });
         Some(GroupSeen { group: groups.group(group), queued, queued_at })
     }
 
-    pub(crate) fn see_group(&mut self, hash: u64) -> Option<GroupSeen> {
+    pub(crate) fn see_group(&self, hash: u64) -> Option<GroupSeen> {
         let group = self.order.as_groups()?.find(hash)?;
         self.see(group)
     }
 
     /// Shows some of the groups, from this place on. Returns where to go on.
     pub(crate) fn see_groups(&self, from: usize, mut each: impl FnMut(GroupSeen)) -> Option<usize> {
-        self.order.groups_seen()?.each(from, |group| self.see(group).into_iter().for_each(&mut each))
+        self.order.as_groups()?.each(from, |group| self.see(group).into_iter().for_each(&mut each))
     }
 
     fn change(
@@ -69,7 +69,7 @@ impl<K> Machine<K> {
         mode: Mode,
         change: impl FnOnce(&mut Groups<EntryRef<K>>, &mut Bin<EntryRef<K>>) -> u32,
     ) -> Owed {
-        let ready = self.order.as_groups().map_or(0, |groups| change(groups, &mut self.bin));
+        let ready = self.order.groups_mut().map_or(0, |groups| change(groups, &mut self.bin));
         mode.ready(ready).and(self.earlier()).and(self.garbage())
     }
 

@@ -43,14 +43,14 @@ impl<T: Copy> AnyOrder<T> {
         Self { line: Line::new(0, false), other, strict: is_strict }
     }
 
-    /// The same, to look at.
-    pub(crate) fn groups_seen(&self) -> Option<&Groups<T>> {
+    /// The groups, if keys have some.
+    #[inline]
+    pub(crate) fn as_groups(&self) -> Option<&Groups<T>> {
         if let Other::Groups(groups) = &self.other { Some(groups) } else { None }
     }
 
-    /// The groups, if keys have some.
     #[inline]
-    pub(crate) fn as_groups(&mut self) -> Option<&mut Groups<T>> {
+    pub(crate) fn groups_mut(&mut self) -> Option<&mut Groups<T>> {
         if let Other::Groups(groups) = &mut self.other { Some(groups) } else { None }
     }
 
@@ -85,7 +85,7 @@ impl<T: Copy> AnyOrder<T> {
 
     /// What is known of a group, if keys have some.
     pub(crate) fn group(&self, group: u32) -> Option<GroupView> {
-        if let Other::Groups(groups) = &self.other { Some(groups.group(group)) } else { None }
+        self.as_groups().map(|groups| groups.group(group))
     }
 
     #[cfg(test)]

@@ -24,11 +24,23 @@ impl GroupTable {
         Self { segments: vec![Box::new([NONE; SEGMENT])], len: FEWEST, groups: 0 }
     }
 
+    /// The bucket of a hash.
     #[inline]
-    fn bucket(&mut self, hash: u64) -> &mut u32 {
+    fn place(&self, hash: u64) -> usize {
         let mask = self.len.next_power_of_two() - 1;
         let bucket = hash as usize & mask;
-        self.at(if bucket < self.len { bucket } else { bucket & mask >> 1 })
+        if bucket < self.len { bucket } else { bucket & mask >> 1 }
+    }
+
+    /// The first group of a bucket, or `NONE`.
+    #[inline]
+    fn first(&self, bucket: usize) -> u32 {
+        self.segments[bucket / SEGMENT][bucket % SEGMENT]
+    }
+
+    #[inline]
+    fn bucket(&mut self, hash: u64) -> &mut u32 {
+        self.at(self.place(hash))
     }
 
     #[inline]
@@ -38,8 +50,8 @@ impl GroupTable {
 
     /// The number of a group.
     #[inline]
-    pub(super) fn find(&mut self, hash: u64, lanes: &Lanes) -> Option<u32> {
-        let mut number = *self.bucket(hash);
+    pub(super) fn find(&self, hash: u64, lanes: &Lanes) -> Option<u32> {
+        let mut number = self.first(self.place(hash));
         while number != NONE {
             visit();
             let home = &lanes[number];
@@ -53,7 +65,7 @@ impl GroupTable {
 
     /// The groups of a bucket, or `None` after the last one.
     pub(super) fn of_bucket<'l>(&self, bucket: usize, lanes: &'l Lanes) -> Option<impl Iterator<Item = u32> + use<'l>> {
-        let first = (bucket < self.len).then(|| self.segments[bucket / SEGMENT][bucket % SEGMENT])?;
+        let first = (bucket < self.len).then(|| self.first(bucket))?;
         let known = |number: u32| Some(number).filter(|number| *number != NONE);
         Some(std::iter::successors(known(first), move |number| known(lanes[*number].next)))
     }

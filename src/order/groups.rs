@@ -142,7 +142,7 @@ impl<T: Copy> Groups<T> {
     }
 
     /// The number of a group, if it is known.
-    pub(crate) fn find(&mut self, hash: u64) -> Option<u32> {
+    pub(crate) fn find(&self, hash: u64) -> Option<u32> {
         self.table.find(hash, &self.lanes)
     }
 

@@ -240,7 +240,7 @@ impl<T: Copy> Groups<T> {
         let home = &self.lanes[group];
         let limits = self.limits_of(home);
         let mut holds = if home.processing >= limits.max_processing { FULL } else { 0 };
-        if limits.rate.is_some_and(|rate| rate.wait(home.spent_until, self.holds.time) > 0) {
+        if self.lacks_token(home) {
             holds |= THROTTLED;
         }
         let limited = if limits.holds_back() { LIMITED } else { 0 };
@@ -261,8 +261,9 @@ impl<T: Copy> Groups<T> {
         };
         home.limits = self.limits.take(limits);
         self.limits.give_back(old);
+        let was = self.lanes[group].flags;
         let ready = self.apply_limits(group);
-        if self.lanes[group].flags & THROTTLED != 0 {
+        if was & self.lanes[group].flags & THROTTLED != 0 {
             self.schedule(group); // at another time than before
         }
         ready
@@ -314,14 +315,17 @@ impl<T: Copy> Groups<T> {
         self.holds.note_time(now);
         let group = self.table.find(hash, &self.lanes).filter(|group| self.lanes[*group].flags & PAUSED != 0);
         let Some(group) = group else { return 0 };
-        let ready = self.end_pause(group, 0);
+        let ready = self.end(group, PAUSED);
         self.forget_if_unused(group, bin);
         ready
     }
 
-    fn end_pause(&mut self, group: u32, more_over: u8) -> u32 {
-        self.holds.pauses.remove(&group);
-        self.hold(group, PAUSED | more_over, 0)
+    /// Ends some of what holds a group back.
+    fn end(&mut self, group: u32, over: u8) -> u32 {
+        if over & PAUSED != 0 {
+            self.holds.pauses.remove(&group);
+        }
+        self.hold(group, over, 0)
     }
 
     /// Releases groups whose pauses are over or that have a token again. Returns the number of keys that became ready.
@@ -333,25 +337,25 @@ impl<T: Copy> Groups<T> {
             home.flags &= !IN_WHEEL;
             #[cfg(test)]
             super::tests::RELEASED.with_borrow_mut(|released| released.push(home.hash));
-            let (flags, spent_until, limits) = (home.flags, home.spent_until, home.limits);
-            let has_token = || self.limits.of(limits).rate.is_none_or(|rate| rate.wait(spent_until, now) == 0);
-            let mut over = if flags & THROTTLED != 0 && has_token() { THROTTLED } else { 0 };
-            if flags & SPENT != 0 && !self.has_spent(&self.lanes[group]) {
-                over |= SPENT;
-            }
-            let is_paused = self.holds.pause_of(group).is_some_and(|end| end > now);
-            ready += if flags & PAUSED != 0 && !is_paused {
-                self.end_pause(group, over)
-            } else if over != 0 {
-                self.hold(group, over, 0)
-            } else {
+            let (home, pause) = (&self.lanes[group], self.holds.pause_of(group));
+            let mut stays = if self.lacks_token(home) { THROTTLED } else { 0 };
+            stays |= if self.has_spent(home) { SPENT } else { 0 };
+            stays |= if pause.is_some_and(|end| end > now) { PAUSED } else { 0 };
+            let over = home.flags & (THROTTLED | SPENT | PAUSED) & !stays;
+            if over == 0 {
                 self.schedule(group);
-                0
-            };
+            } else {
+                ready += self.end(group, over);
+            }
             self.forget_if_unused(group, bin);
         }
         bin.add(self.holds.surplus().map(Garbage::Wheel));
         ready
+    }
+
+    /// Whether the group has a rate, and no token of it.
+    fn lacks_token(&self, home: &Lane) -> bool {
+        self.limits_of(home).rate.is_some_and(|rate| rate.wait(home.spent_until, self.holds.time) > 0)
     }
 
     /// Whether the group has spent tokens of its rate that are not there again.

@@ -98,9 +98,9 @@ impl<K> Shared<K> {
 
     /// `stats` of a group.
     pub(crate) fn group_stats(&self, group: Group) -> Option<GroupStats> {
-        let mut held = self.at(self.shard_of_group(group)).lock();
+        let held = self.at(self.shard_of_group(group)).lock();
         let now = self.settings.clock.now();
-        let GroupSeen { group, queued, queued_at } = held.marks().see_group(group.hash)?;
+        let GroupSeen { group, queued, queued_at } = held.see_group(group.hash)?;
         drop(held);
         let oldest = queued_at.map(|queued_at| time_left(now, queued_at));
         let mut stats = GroupStats { queued, oldest, ..GroupStats::new((), &group, now) };

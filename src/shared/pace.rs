@@ -58,7 +58,10 @@ impl Pace {
     pub(super) fn tokens(&self, now: u64) -> Tokens {
         let tat = self.tat.load(Ordering::Relaxed); // Relaxed: as in `try_spend`
         let count = self.rate.tokens(tat, now);
-        Tokens { count: count as usize, more_at: now.saturating_add(self.rate.wait_for(count.saturating_add(1), tat, now)) }
+        Tokens {
+            count: count as usize,
+            more_at: now.saturating_add(self.rate.wait_for(count.saturating_add(1), tat, now)),
+        }
     }
 
     /// Has the driver wake a getter when the next token comes. The caller then starts the driver if it is missing.

@@ -152,7 +152,7 @@ impl<K> Shared<K> {
         stats.failures += counts.failures;
         stats.given_up += counts.given_up;
         stats.taken += counts.taken;
-        if let Some([known, full, throttled, paused, set]) = machine.order().groups_seen().map(Groups::counts) {
+        if let Some([known, full, throttled, paused, set]) = machine.order().as_groups().map(Groups::counts) {
             stats.groups += known;
             stats.groups_full += full;
             stats.groups_throttled += throttled;

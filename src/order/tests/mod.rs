@@ -205,22 +205,22 @@ impl Run {
             }
             Op::Set(group, limits) => {
                 let of = self.keys.group(group, limits);
-                assert_eq!(self.keys.order.as_groups().unwrap().set(of), self.plain.set(group, limits));
+                assert_eq!(self.keys.order.groups_mut().unwrap().set(of), self.plain.set(group, limits));
             }
             Op::Unset(group) => {
                 let limits = self.limits_of(group);
                 let (of, bin) = (self.keys.group(group, limits), &mut self.keys.bin);
-                let ready = self.keys.order.as_groups().unwrap().unset(of, bin);
+                let ready = self.keys.order.groups_mut().unwrap().unset(of, bin);
                 assert_eq!(ready, self.plain.unset(group, limits));
             }
             Op::Pause(group, for_) => {
                 let (now, until) = (self.keys.now, self.keys.now.saturating_add(for_));
-                self.keys.order.as_groups().unwrap().pause(hash(group), until, now);
+                self.keys.order.groups_mut().unwrap().pause(hash(group), until, now);
                 self.plain.pause(group, until);
             }
             Op::Resume(group) => {
                 let (now, bin) = (self.keys.now, &mut self.keys.bin);
-                let ready = self.keys.order.as_groups().unwrap().resume(hash(group), now, bin);
+                let ready = self.keys.order.groups_mut().unwrap().resume(hash(group), now, bin);
                 assert_eq!(ready, self.plain.resume(group));
             }
             Op::Wait(nanos) => {
