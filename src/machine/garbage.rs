@@ -13,6 +13,7 @@ pub(super) struct RetiredSlots<K> {
     pub(super) memory: Retired<K>,
     pub(super) records: Box<[Record]>,
     pub(super) times: Box<[KeyTimes]>,
+    starts: Box<[u64]>,
 }
 
 /// Memory that its drop frees.
@@ -50,16 +51,18 @@ impl<K> Machine<K> {
     #[cold]
     pub(super) fn retire(&mut self) {
         for memory in self.keys.take_retired() {
-            let (mut records, mut times) = (Box::default(), Box::default());
+            let (mut records, mut times, mut starts) = (Box::default(), Box::default(), Box::default());
             if let Retired::Chunk(chunk) = &memory {
                 records = self.later.records.take_chunk(chunk.number());
                 times = self.times.as_mut().map(|times| times.keys.take_chunk(chunk.number())).unwrap_or_default();
+                starts = self.starts.as_mut().map(|starts| starts.take_chunk(chunk.number())).unwrap_or_default();
             }
-            self.retired.push(RetiredSlots { memory, records, times });
+            self.retired.push(RetiredSlots { memory, records, times, starts });
         }
         // Only after all were taken, because this frees those behind the last chunk that is left.
         let chunks = self.keys.chunks();
         self.later.records.truncate(chunks);
         self.times.iter_mut().for_each(|times| times.keys.truncate(chunks));
+        self.starts.iter_mut().for_each(|starts| starts.truncate(chunks));
     }
 }

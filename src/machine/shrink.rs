@@ -1,6 +1,7 @@
 //! Gives back memory that the keys do not need, a step at a time.
 
 use super::{Machine, Owed};
+use crate::key::SideArray;
 use crate::sync::model_const;
 
 /// The number of chunks of slots that one call visits. It moves twice as many chains of the table.
@@ -24,6 +25,7 @@ impl<K> Machine<K> {
         } else {
             self.later.records.shrink();
             self.times.iter_mut().for_each(|times| times.keys.shrink());
+            self.starts.iter_mut().for_each(SideArray::shrink);
             None
         };
         self.retire();

@@ -138,3 +138,20 @@ fn capacity_stays_until_it_is_shrunk() {
         assert!(left[0] == 0 && left[1] < 8192 + MANY as usize / 16, "{left:?} bytes are left");
     }
 }
+
+/// The starts of runs that groups pay for go with the slots of their keys.
+#[test]
+fn starts_of_runs_go_with_their_slots() {
+    const KEYS: u64 = if cfg!(miri) { 500 } else { 20_000 };
+    let mut watched = Watched::new(AnyOrder::groups(Shares::WorkTime, false, true), 100, 0);
+    (0..KEYS).for_each(|key| watched.add(key, 0));
+    let held: Vec<_> = (0..KEYS).map(|_| watched.get()).collect();
+    let number = |claimed: &Claimed<u64>| watched.machine.held(claimed).number();
+    let [first, last] = [&held[0], &held[held.len() - 1]].map(number);
+    let starts = |watched: &Watched, number| watched.machine.starts.as_ref().unwrap().get(number).is_some();
+    assert!(starts(&watched, first) && starts(&watched, last));
+    held.into_iter().for_each(|claimed| watched.done(claimed));
+    watched.shrink();
+    assert!(!starts(&watched, first) && !starts(&watched, last));
+    assert_eq!(watched.machine.starts.as_ref().unwrap().capacity(), 0);
+}
