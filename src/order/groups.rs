@@ -539,7 +539,7 @@ impl<T: Copy> Groups<T> {
         let has_more = self.forget_due(bin);
         self.table.shrink(bin);
         self.limits.shrink();
-        bin.add(self.holds.shrink().map(Garbage::Wheel));
+        self.holds.shrink(bin);
         bin.push(Garbage::Lanes(self.lanes.shrink()));
         bin.push(Garbage::Keys(self.keys.shrink()));
         has_more

@@ -17,7 +17,7 @@
 use super::lanes::{Lane, Lanes, Seat};
 use super::limits::Limits;
 use super::{Bin, Garbage, Group, Groups, NONE};
-use crate::time::wheel::{Pages, Popped, Wheel};
+use crate::time::wheel::{Popped, Wheel};
 use std::collections::BTreeMap;
 
 /// A time that never comes.
@@ -73,18 +73,18 @@ impl Holds {
         std::mem::take(&mut self.is_earlier)
     }
 
-    fn surplus(&mut self) -> Option<(Option<Box<Wheel>>, Option<Pages>)> {
-        let pages = self.wheel.as_mut().and_then(|wheel| wheel.surplus());
-        pages.is_some().then_some((None, pages))
+    /// Pages of the wheel that are to be freed.
+    fn surplus<T>(&mut self, bin: &mut Bin<T>) {
+        bin.add(self.wheel.as_mut().and_then(|wheel| wheel.surplus()).map(Garbage::WheelPages));
     }
 
-    /// A wheel without entries, to be freed.
-    pub(super) fn shrink(&mut self) -> Option<(Option<Box<Wheel>>, Option<Pages>)> {
+    /// The same, or a wheel without entries.
+    pub(super) fn shrink<T>(&mut self, bin: &mut Bin<T>) {
         if self.wheel.as_ref().is_some_and(|wheel| wheel.earliest().is_none()) {
             self.until = None; // it may be the time of an entry that was removed
-            return Some((self.wheel.take(), None));
+            bin.add(self.wheel.take().map(Garbage::Wheel));
         }
-        self.surplus()
+        self.surplus(bin);
     }
 
     fn insert(&mut self, group: u32, at: u64, lanes: &mut Lanes) {
@@ -349,7 +349,7 @@ impl<T: Copy> Groups<T> {
             }
             self.forget_if_unused(group, bin);
         }
-        bin.add(self.holds.surplus().map(Garbage::Wheel));
+        self.holds.surplus(bin);
         ready
     }
 

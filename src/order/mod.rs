@@ -121,7 +121,8 @@ enum Garbage<T> {
     Lanes(Vec<Box<Page<Lane, 64>>>),
     Index(Index),
     Segment(Segment),
-    Wheel((Option<Box<Wheel>>, Option<Pages>)),
+    Wheel(Box<Wheel>),
+    WheelPages(Pages),
 }
 
 impl<T> Bin<T> {

@@ -20,7 +20,7 @@ use super::Shared;
 use super::hub::Flags;
 use super::locked::{Busy, Locked};
 use super::take::Taken;
-use crate::order::{TURNS, Words, priority_of};
+use crate::order::{TURNS, Words};
 use crate::sync::Ordering;
 use std::iter;
 
@@ -82,7 +82,7 @@ impl<K> Shared<K> {
             // If there is none, the turn stays due for the next choice.
             let locked = shards().filter(may_have).min_by_key(|locked| locked.age_of(level, has_groups))?;
             let Some(held) = locked.lock_to_take(locked.lock_passes() == 0, &mut passed) else { continue };
-            if held.order().level_len(priority_of(level)) == 0 {
+            if !held.order().is_ready(level) {
                 passed.insert(locked);
                 continue;
             }

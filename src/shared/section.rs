@@ -370,7 +370,7 @@ impl<'s, K> Section<'s, K> {
 
     pub(super) fn shut_down(&mut self) {
         let owed = self.held.machine.shut_down();
-        self.held.locked.set_driver_until(self.held.until()); // no delay expires any more
+        self.held.locked.set_driver_until(self.held.held_until()); // no delay expires any more
         self.note(((), owed));
     }
 
