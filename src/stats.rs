@@ -330,7 +330,7 @@ pub enum HeldBack {
 }
 
 impl<K> GroupStats<K> {
-    /// Without what the caller counts by keys, or over all groups.
+    /// Without what the caller counts by keys. The share is what the group has paid, until [`share_in`](Self::share_in).
     pub(crate) fn new(key: K, of: &GroupView, now: u64) -> Self {
         let throttled = of.throttled_for.map(|(rate, spent_until)| {
             let wait = rate.wait(spent_until, now);
@@ -344,10 +344,15 @@ impl<K> GroupStats<K> {
             handed_out: of.handed_out,
             oldest: None,
             work: Duration::from_nanos(of.work),
-            share: 0.0,
+            share: of.paid(),
             limits: GroupLimits::of(&of.limits),
             is_set: of.is_kept,
             held_back: paused.or(throttled).or(of.is_full.then_some(HeldBack::Full)),
         }
+    }
+
+    /// Makes the share a part of what all groups have paid.
+    pub(crate) fn share_in(&mut self, all: f64) {
+        self.share = if all > 0.0 { (self.share / all).min(1.0) } else { 0.0 };
     }
 }

@@ -26,7 +26,8 @@ pub(crate) struct Expired {
 }
 
 impl<K> Machine<K> {
-    /// Adds at most this number of keys whose delays have expired, and releases groups whose time has come. When none is left, [`until`](Self::until) says until when that is so.
+    /// Adds at most this number of keys whose delays have expired, and releases groups whose time has come. When none is left,
+    /// [`until`](Self::until) says until when that is so.
     pub(crate) fn expire(&mut self, now: u64, at_most: usize, mode: Mode) -> (Expired, Owed) {
         // A key takes two steps: it is sorted, and taken out.
         let (mut by_answer, mut owed, mut budget, mut left) = ([0; 3], Owed::NOTHING, BATCH.min(2 * at_most), at_most);
@@ -103,7 +104,8 @@ impl<K> Machine<K> {
         (Expired { by_answer, rests, has_more: has_more || has_more_groups, is_ahead }, owed.and(self.later.garbage()))
     }
 
-    /// No delay expires, and no group is released, before this time, which is [`NEVER`] if there is none. After the shut-down no delay expires.
+    /// No delay expires, and no group is released, before this time, which is [`NEVER`] if there is none. After the shut-down no delay
+    /// expires.
     #[inline]
     pub(crate) fn until(&self) -> u64 {
         let delays = if self.is_shut_down { NEVER } else { self.later.until };

@@ -238,7 +238,7 @@ impl<K> Machine<K> {
         let key = self.keys.remove(entry);
         if self.keys.has_retired() {
             self.retire();
-            owed = Owed::only_if(true, Owed::GARBAGE);
+            owed = owed.and(Owed::only_if(true, Owed::GARBAGE));
         }
         (key, owed)
     }

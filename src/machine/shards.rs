@@ -40,7 +40,8 @@ impl<K> Machine<K> {
         self.order.front(mode.is_ordered)
     }
 
-    /// Lets levels that had no groups with keys join the round in which other shards are: see [`AnyOrder::join`](crate::order::AnyOrder::join).
+    /// Lets levels that had no groups with keys join the round in which other shards are: see
+    /// [`AnyOrder::join`](crate::order::AnyOrder::join).
     #[inline(always)]
     pub(crate) fn join(&mut self, mode: Mode, front: impl Fn(i8) -> u64) {
         if mode.is_ordered && self.order.wants_front() {

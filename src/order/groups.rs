@@ -9,13 +9,13 @@
 //! A *level* is a priority, and a *lane* has the queued keys of one group in one level. A lane that gets its first key is *new*, and
 //! becomes *old* after its first turn, in which it gives as many keys as its group weighs. A pop first lets [`rotation`](super::rotation)
 //! choose the level. There the first new lane gives a key; if there is none, and after 15 keys in a row from new lanes, the first old one
-//! does ([`turns`](super::turns)). A lane that becomes empty is *idle*, and is remembered until it has missed a turn. The lanes of a group that
-//! is full, throttled or paused are *held* ([`holds`](super::holds)). If turns are paid in handler time, [`work`](super::work) says how many keys
-//! a turn is worth.
+//! does ([`turns`](super::turns)). A lane that becomes empty is *idle*, and is remembered until it has missed a turn. The lanes of a group
+//! that is full, throttled or paused are *held* ([`holds`](super::holds)). If turns are paid in handler time, [`work`](super::work) says how
+//! many keys a turn is worth.
 //!
 //! The scheme is FQ-CoDel's (RFC 8290), except that no pop walks over empty lanes. All steps take constant time but for these: a group that
 //! is held back, or is so no longer, has all its lanes moved; the lanes of a group are searched for a level unless it has many, which are
-//! then in an index, and are walked when one is forgotten; a hand-out of a group with a limit looks at its lanes; a pop looks at two idle
+//! then in an index, and are walked when one is forgotten; a hand-out of a group with a limit looks at its lanes; a pop looks at four idle
 //! lanes; and with turns that are paid in handler time, a pop looks at up to 64 lanes for one that does not owe any.
 //!
 //! **To change how groups take turns**, begin with `turns.rs`. `tests/plain.rs` has the same rules in plain lists, call by call, and has to be
@@ -58,6 +58,13 @@ pub(crate) struct GroupView {
     pub(crate) work: u64,
     pub(crate) is_by_work: bool,
     pub(crate) processing: u32,
+}
+
+impl GroupView {
+    /// What the group has paid for its turns, in hand-outs or in nanoseconds of handler time.
+    pub(crate) fn paid(&self) -> f64 {
+        if self.is_by_work { self.work as f64 } else { self.handed_out as f64 }
+    }
 }
 
 pub(crate) struct Groups<T> {
@@ -257,10 +264,11 @@ impl<T: Copy> Groups<T> {
         self.work.as_ref().map_or(weight.into(), |work| work.begin_turn(home, weight, turns, must_give))
     }
 
-    /// Which lane of a group gives a key, if its lane `number` has the turn. A group with a limit or a rate is held back again and again, so the
-    /// turns of the lower levels could always come while it is, or just when it has room. So beside the turns of the queue, one of 16
-    /// hand-outs of such a group goes to its lower levels, each of them in turn; and after two turns of lower levels in a row the
-    /// next one of them goes to its highest level.
+    /// Which lane of a group gives a key, if its lane `number` has the turn.
+    ///
+    /// A group with a limit or a rate is held back again and again, so the turns of the lower levels could always come while it is, or just
+    /// when it has room. Therefore one of 16 hand-outs of such a group goes to its lower levels, each of them in turn, beside the turns that
+    /// they have anyway. And after two turns of lower levels in a row, the next one goes to its highest level.
     #[inline]
     fn own_turn(&mut self, group: u32, number: u32) -> u32 {
         let home = &self.lanes[group];

@@ -1,5 +1,5 @@
-//! What holds a group back (P32): it is *full*, because as many of its keys are processing as its limit allows; it is *throttled*, because it has
-//! no token of its rate; or it is *paused*.
+//! What holds a group back (P32): it is *full*, because as many of its keys are processing as its limit allows; it is *throttled*, because
+//! it has no token of its rate; or it is *paused*.
 //!
 //! ```text
 //!                    the first cause                        the last cause is over
@@ -7,12 +7,12 @@
 //! ```
 //!
 //! A group that is held back for any of these has no lane in the lists of new and old ones, so whatever is there may be popped, and no pop
-//! walks over groups that are held back. A pop spends a token of its group's rate, and the group leaves the lists at once if the next token is
-//! not there yet.
+//! walks over groups that are held back. A pop spends a token of its group's rate, and the group leaves the lists at once if the next token
+//! is not there yet.
 //!
-//! **Time.** A throttled or paused group has one entry in a wheel, at the time at which both may be over. [`expire`](Groups::expire) takes
-//! out those that are due. A pause without end has none. A group without keys that has spent tokens has one, too, because it must not be
-//! forgotten before these are there again.
+//! **Time.** A throttled or paused group has one entry in a wheel, at the time at which both causes may be over, and
+//! [`expire`](Groups::expire) takes out the entries that are due. A group that is paused without an end has no entry. One without keys that
+//! has spent tokens has an entry, too, because it must not be forgotten before these tokens are there again.
 
 use super::lanes::{Lane, Lanes, Seat};
 use super::limits::Limits;

@@ -18,7 +18,7 @@ pub(super) type Lanes = Slab<Lane>;
 /// The lanes of a group by level, or `NONE`.
 pub(super) type Index = Box<[u32; 256]>;
 
-/// Packed, so that it takes 100 bytes, and 108 with its links in the slab.
+/// Packed, so that it takes 104 bytes, and 112 with its links in the slab.
 #[derive(Default)]
 #[repr(Rust, packed(4))]
 pub(super) struct Lane {

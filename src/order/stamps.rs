@@ -1,9 +1,9 @@
 //! Stamps of groups, in a queue with several shards.
 //!
 //! A push has a stamp in the high bits of its number, so that keys of several shards can be compared by age. The front says in which round
-//! the highest level is, because the groups of all shards have their turns in the same rounds (P20); by the age of its first key, a group that has
-//! just got keys would wait for all older ones of large groups in other shards. A level that had no groups with keys has missed rounds, and
-//! [joins](Groups::join) the present one. For the turns of lower levels, a shard gives the time of its last few pops.
+//! the highest level is, because the groups of all shards have their turns in the same rounds (P20). If the front were the age of its first
+//! key, a group that has just got keys would wait for all older ones of large groups in other shards. A level that had no groups with keys
+//! has missed rounds, and [joins](Groups::join) the present one. For the turns of lower levels, a shard gives the time of its last few pops.
 
 use super::Groups;
 use super::bits::Words;

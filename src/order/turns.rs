@@ -11,10 +11,10 @@
 //! **A round** of a level is over when each old lane has had a turn. Each lane knows the round in which its next turn comes. The old lanes
 //! are in the order of these rounds, which are the present one and the next, so the first old lane says when the next round begins.
 //!
-//! **A turn** gives a lane its *credit*, the number of keys that it may hand out. A lane that leaves the lists in its turn, because it has no
-//! keys or its group is held back, keeps the rest of its credit. A lane that comes back begins a turn at once if it has missed one, goes on
-//! with its turn if it had not used it up, and otherwise waits as the last of the old lanes. So it wins nothing by being empty or held back
-//! for a moment: in each round it has one turn.
+//! **A turn** gives a lane its *credit*, the number of keys that it may hand out. A lane that leaves the lists in its turn, because it has
+//! no keys or its group is held back, keeps the rest of its credit. When it comes back, it begins a turn at once if it has missed one, goes
+//! on with its turn if that is not used up, and otherwise waits as the last of the old lanes. A lane therefore wins nothing by being empty or
+//! held back for a moment, because it has one turn in each round.
 
 use super::bits::Words;
 use super::lanes::{Lane, Seat};
@@ -155,8 +155,8 @@ impl<T: Copy> Groups<T> {
         }
     }
 
-    /// Forgets the first idle lane if its turn has come, because a key would make it new as if it had never been known; one of a level without keys;
-    /// and if there `are_many`, any. Returns `false` if the first one stays. One whose group owes handler time becomes the last one.
+    /// Forgets the first idle lane if its turn has come, because a key would then make it new as if it had never been known; if its level has
+    /// no keys; or if there `are_many`. Returns `false` if it stays. A lane whose group owes handler time becomes the last one instead.
     fn forget_first(&mut self, are_many: bool, bin: &mut Bin<T>) -> bool {
         visit();
         let number = self.rest.idle.first;

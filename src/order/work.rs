@@ -10,8 +10,8 @@
 //! first handler has ended. A group whose balance is used up misses turns until it has paid, and one that pays less than was foreseen gets
 //! more.
 //!
-//! The *quantum* is the recent average of all handler times of the shard, taken when a round begins. So a turn is worth about one key, and a long handler costs its
-//! group many turns.
+//! The *quantum* is the recent average of all handler times of the shard, taken when a round begins. So a turn is worth about one key, and a
+//! long handler costs its group many turns.
 
 use super::lanes::Lane;
 
@@ -26,12 +26,13 @@ pub(super) struct Work {
 
 /// A hand-out changes the average by this part of the difference.
 const SMOOTHING: i64 = 32;
-/// A group that always has keys may have this many turns ahead, and owe so many.
+/// The number of turns that a group may have saved up if it always has keys.
 const AHEAD: i64 = 16;
+/// The number of turns that a group may owe. A handler that takes longer is forgiven the rest.
 const OWED: i64 = 1024;
 
 impl Work {
-    /// Returns the new quantum, in some microseconds.
+    /// Returns the new quantum, in units of 1024 nanoseconds, and at least 1.
     pub(super) fn begin_round(&mut self) -> u64 {
         self.quantum = self.average;
         self.step()

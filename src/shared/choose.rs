@@ -178,8 +178,8 @@ impl<K> Shared<K> {
         })
     }
 
-    /// Whether a getter goes on to stay with a shard that has this front, and had another when it chose it: while no lower level is there, and
-    /// with groups no later round.
+    /// Whether a getter goes on to stay with a shard, whose front was `chosen` when it chose it: as long as the front is of no lower level,
+    /// and with groups of no later round.
     fn may_stay(&self, front: Front, chosen: Front) -> bool {
         if self.has_rounds() { front <= chosen } else { front.rank() <= chosen.rank() }
     }
@@ -196,7 +196,8 @@ impl<K> Shared<K> {
     }
 
     /// The shard whose first key has the highest priority and, among several, has waited longest. `busy` are shards that this getter passes
-    /// by, `new_first` says whether new groups come before those of other shards that have had turns, and `own` is the one with which it has stayed so far.
+    /// by, `new_first` says whether new groups come before those of other shards that have had turns, and `own` is the shard with which it has
+    /// stayed so far.
     fn oldest(&self, busy: &Busy, own: Option<usize>, new_first: bool) -> Option<Chosen> {
         // By front and number alone. What else counts is read only for the chosen one, which keeps the loop short.
         const NONE: (Front, usize) = (Front::LAST, usize::MAX);

@@ -5,7 +5,7 @@ use super::hub::Flags;
 use super::section::{Section, in_steps};
 use crate::machine::GroupSeen;
 use crate::observe::GroupMetrics;
-use crate::order::{Group, Shares};
+use crate::order::Group;
 use crate::sync::Arc;
 use crate::time::{nanos, time_left};
 use crate::{GroupStats, InvalidArgument};
@@ -57,15 +57,6 @@ impl<K> Shared<K> {
         Self::in_group(this, group, |section| section.pause_group(group.hash, until, now));
     }
 
-    /// The part of a group in the hand-outs or the handler time of all groups.
-    pub(super) fn share_of<T>(&self, group: &GroupStats<T>, all: f64) -> f64 {
-        let own = match self.settings.order.shares {
-            Shares::HandOuts => group.handed_out as f64,
-            Shares::WorkTime => group.work.as_nanos() as f64,
-        };
-        if all > 0.0 { (own / all).min(1.0) } else { 0.0 }
-    }
-
     /// What a report says of all groups.
     pub(crate) fn group_metrics(&self) -> GroupMetrics {
         let (mut metrics, mut shares) = (GroupMetrics::default(), [0.0; 2]);
@@ -74,7 +65,7 @@ impl<K> Shared<K> {
                 let held = locked.lock();
                 let now = self.settings.clock.now();
                 held.see_groups(at, |GroupSeen { group, queued, queued_at }| {
-                    let share = if group.is_by_work { group.work } else { group.handed_out } as f64;
+                    let share = group.paid();
                     metrics.total += share;
                     metrics.largest_share = metrics.largest_share.max(share);
                     metrics.limited += usize::from(group.limits.holds_back());
@@ -104,7 +95,7 @@ impl<K> Shared<K> {
         drop(held);
         let oldest = queued_at.map(|queued_at| time_left(now, queued_at));
         let mut stats = GroupStats { queued, oldest, ..GroupStats::new((), &group, now) };
-        stats.share = self.share_of(&stats, self.group_metrics().total);
+        stats.share_in(self.group_metrics().total);
         Some(stats)
     }
 

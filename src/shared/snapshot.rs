@@ -278,7 +278,7 @@ impl<K: Clone> Shared<K> {
         }
         let all = this.group_metrics().total;
         let mut groups: Vec<_> = groups.into_iter().collect();
-        groups.iter_mut().for_each(|(_, group)| group.share = this.share_of(group, all));
+        groups.iter_mut().for_each(|(_, group)| group.share_in(all));
         groups.sort_unstable_by_key(|&(hash, _)| hash); // not in the order of the map, which differs each time (P27)
         groups.into_iter().map(|(_, group)| group).collect()
     }
