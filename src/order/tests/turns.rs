@@ -1,6 +1,7 @@
 //! Whose turn it is: what is promised of levels and groups.
 
 use super::Keys;
+use super::plain::Limits;
 use crate::order::{AnyOrder, Shares};
 use std::collections::{HashMap, HashSet};
 
@@ -341,5 +342,38 @@ fn upcoming_keys_come_soon() {
                 assert_eq!(keys.order.upcoming(ahead, true), Some(upcoming).filter(|key| *key < 64));
             }
         }
+    }
+}
+
+/// A group that has spent its tokens, and whose keys are all gone, is remembered until these tokens are there again. If it were forgotten, its
+/// next keys would find a full bucket.
+#[test]
+fn a_group_without_keys_remembers_what_it_has_spent() {
+    let mut keys = Keys::new(AnyOrder::groups(Shares::HandOuts, true, false), 3);
+    let limits = Limits { weight: 1, max: u32::MAX, rate: Some((100, 2)) };
+    let come_and_go = |keys: &mut Keys, key| {
+        keys.enter_with(key, 0, limits);
+        keys.push(key, 0);
+        let came = keys.pop();
+        if came.is_some() {
+            keys.ended(0);
+            keys.leave(key);
+        }
+        while keys.order.shrink(&mut keys.bin) {}
+        came
+    };
+    assert_eq!([0, 1].map(|key| come_and_go(&mut keys, key)), [Some(0), Some(1)]);
+    assert_eq!(keys.order.count_groups(), 1, "no lane is left, but the tokens are spent");
+    assert_eq!(come_and_go(&mut keys, 2), None, "it has no token");
+    for (now, came, groups) in [(99, None, 1), (100, Some(2), 1), (299, None, 1), (300, None, 0)] {
+        keys.now = now;
+        keys.order.release(now, &mut 100, &mut keys.bin);
+        let got = keys.pop();
+        if let Some(key) = got {
+            keys.ended(0);
+            keys.leave(key);
+            while keys.order.shrink(&mut keys.bin) {}
+        }
+        assert_eq!((got, keys.order.count_groups()), (came, groups), "at {now}");
     }
 }
