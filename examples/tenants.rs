@@ -24,7 +24,7 @@ const RATE: f64 = 5.0;
 const BURST: u32 = 10;
 const IN_FLIGHT: usize = 2;
 const RETRY_AFTER: Duration = Duration::from_millis(1500);
-/// What the log forgives, because a busy machine may keep a task from its next step for so long.
+/// What the log forgives, because a task may wait this time for its next step on a busy machine.
 const SLACK: Duration = Duration::from_millis(100);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -53,8 +53,8 @@ impl GroupLimits {
         Self { weight: 1, max_processing: None, rate: None }
     }
 
-    /// How many keys the group gives in a turn, from 1 to 1000 (other values are clamped). With
-    /// [`FairShare::WorkTime`] a turn is worth so many times the average handler time.
+    /// How many keys the group gives in a turn, from 1 to 1000. Other values are clamped. With [`FairShare::WorkTime`], a turn is instead worth
+    /// the average handler time multiplied by the weight.
     ///
     /// # Examples
     /// ```

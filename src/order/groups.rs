@@ -93,7 +93,7 @@ pub(crate) struct Groups<T> {
 
 /// A bit of a front's stamp, which is set if no new group has keys there.
 pub(crate) const NO_NEW: u64 = 1 << 55;
-/// The highest level of a group that is held back now and then passes so many turns of lower levels.
+/// The number of turns of lower levels in a row after which a group with limits gives the next one to its highest level.
 const PASSES: u8 = 2;
 /// Lanes of a list at which [`Groups::firsts`] looks.
 const SOME: usize = 64;

@@ -21,7 +21,7 @@ pub struct Site {
     pub pages: u32,
     /// The server fails, cuts connections, and stalls for this time, more or less.
     pub chaos: Option<Duration>,
-    /// Each so many requests of a host, it answers 429, with a `Retry-After` of one second.
+    /// One of this number of requests to a host is answered with 429 and a `Retry-After` of one second.
     pub refuses: u32,
     pub log: Arc<Log>,
 }
@@ -40,7 +40,7 @@ pub struct Requests {
 
 impl Requests {
     pub const RETRY_AFTER: Duration = Duration::from_secs(1);
-    /// What the log forgives: a request may be on its way for so long on a busy machine.
+    /// What the log forgives, because a request may take this time to arrive on a busy machine.
     const SLACK: Duration = Duration::from_millis(150);
 
     /// Requests that came during `Retry-After`, except for those that were on their way.
