@@ -13,6 +13,7 @@ pub(super) struct RetiredSlots<K> {
     pub(super) memory: Retired<K>,
     pub(super) records: Box<[Record]>,
     pub(super) times: Box<[KeyTimes]>,
+    #[expect(dead_code, reason = "it is kept to be dropped")]
     starts: Box<[u64]>,
 }
 
