@@ -2,8 +2,8 @@
 
 use keyqueue::rate_limiter::Bucket;
 use keyqueue::{
-    AddOptions, Added, Clock, Driver, FairShare, GroupLimits, HeldBack, Item, MockClock, Outcome, Priority, WorkQueue,
-    WorkQueueBuilder,
+    AddOptions, Added, Clock, DelayConflict, Driver, FairShare, GroupLimits, HeldBack, Item, MockClock, Outcome,
+    Priority, WorkQueue, WorkQueueBuilder,
 };
 use std::future::Future;
 use std::panic::catch_unwind;
@@ -467,4 +467,81 @@ fn a_turn_ends_after_a_pause_that_was_taken_back() {
     queue.shrink_to_fit();
     time.advance(2 * SEC);
     assert_eq!(queue.turn(), 0);
+}
+
+/// A key that cools down in a paused group comes when both are over, whichever ends first. An add that replaces a delay moves it in a paused
+/// group as in any other.
+#[test]
+fn pauses_meet_cool_downs_and_delays() {
+    for (cool_down, pause) in [(10, 20), (20, 10)] {
+        let (queue, time) = queue();
+        queue.add((1, 0));
+        queue.try_get().unwrap().cool_down(cool_down * SEC);
+        queue.group(&(1, 0)).pause(pause * SEC).unwrap();
+        queue.add((1, 0));
+        time.advance(10 * SEC);
+        queue.turn();
+        assert_eq!(take(&queue), None, "one of the two still holds");
+        time.advance(10 * SEC);
+        queue.turn();
+        assert_eq!(take(&queue), Some((1, 0)));
+    }
+    let (queue, time) = queue();
+    queue.group(&(1, 0)).pause(20 * SEC).unwrap();
+    queue.add_after((1, 0), 5 * SEC);
+    queue.add_after((1, 1), 5 * SEC);
+    queue.add_with((1, 0), AddOptions::new().after(30 * SEC).conflict(DelayConflict::Replace));
+    time.advance(20 * SEC);
+    queue.turn();
+    assert_eq!(take_all(&queue), [(1, 1)]);
+    time.advance(10 * SEC);
+    queue.turn();
+    assert_eq!(take_all(&queue), [(1, 0)]);
+}
+
+/// A paused group has work, so an idle wait and a drain wait for it, up to their time. A drain of workers returns its keys then.
+#[test]
+fn waits_and_drains_meet_a_pause_without_end() {
+    let queue = WorkQueue::builder().fair_by(|&(group, _): &Key| group).build();
+    queue.group(&(1, 0)).pause(Duration::MAX).unwrap();
+    queue.add_all([(1, 0), (1, 1), (2, 0)]);
+    assert!(queue.wait_idle_timeout(Duration::from_millis(20)).is_err());
+    let workers = queue.workers().spawn(2, |_| Ok::<_, Outcome>(())).unwrap();
+    let left = workers.drain_timeout(Duration::from_millis(50));
+    assert_eq!((queue.stats().handed_out, left.queued.len(), queue.len()), (1, 2, 0));
+}
+
+/// A stop returns the keys of groups that are paused or throttled, at once.
+#[test]
+fn a_stop_meets_groups_that_are_held_back() {
+    let slow = GroupLimits::new().rate(0.001, 1);
+    let queue = WorkQueue::builder().fair_by(|&(group, _): &Key| group).group_limits(move |_| slow).build();
+    queue.group(&(2, 0)).pause(Duration::MAX).unwrap();
+    queue.add_all([(1, 0), (1, 1), (2, 0)]);
+    let workers = queue.workers().spawn(2, |_| Ok::<_, Outcome>(())).unwrap();
+    while queue.stats().handed_out == 0 || queue.stats().processing > 0 {
+        std::thread::yield_now();
+    }
+    assert_eq!(workers.stop().queued.len(), 2);
+    assert!(queue.is_empty());
+}
+
+/// A batch has as many keys of a group as it has tokens and room, and a handler that panics pays as one that returns.
+#[test]
+fn rates_meet_batches_and_panics() {
+    let (builder, time) = builder();
+    let queue = builder.group_limits(|_| GroupLimits::new().rate(1.0, 3).max_processing(2)).build();
+    queue.add_all((0..6).map(|n| (1, n)));
+    let batch = queue.get_batch(6);
+    assert_eq!(batch.len(), 2);
+    drop(batch);
+    let panics = catch_unwind(|| {
+        let _item = queue.try_get().unwrap();
+        panic!("of a handler");
+    });
+    assert!(panics.is_err());
+    assert_eq!(take(&queue), None, "three tokens are spent");
+    time.advance(2 * SEC);
+    queue.turn();
+    assert_eq!(queue.get_batch(6).len(), 2);
 }
