@@ -9,6 +9,7 @@
 //! ```
 
 mod queues;
+mod tenants;
 
 use clap::Parser;
 use common::by_hand::{ByHand, Sorted, Turns};
@@ -114,6 +115,7 @@ fn main() {
         format!("CARGO_PROFILE_RELEASE_CODEGEN_UNITS={units} cargo run --release -p core-table -- {arguments}");
     let mut plan = Plan::only(&options.rows);
     order(&mut plan, options.rounds);
+    tenants::plan(&mut plan, options.rounds);
     if !options.order {
         wide(&mut plan, options.rounds);
     }
