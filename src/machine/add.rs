@@ -31,6 +31,13 @@ pub(crate) struct How<'s> {
     pub(crate) now: u64,
 }
 
+/// What an add knows of its key.
+pub(crate) struct Found<K> {
+    pub(crate) entry: Option<EntryRef<K>>,
+    /// Counts if the key is new.
+    pub(crate) group: Group,
+}
+
 impl How<'_> {
     /// A plain add.
     pub(crate) const NOW: Self = Self {
@@ -56,9 +63,10 @@ impl How<'_> {
 }
 
 impl<K> Machine<K> {
-    /// Whether the key is known, so that an add does not need its group.
-    pub(crate) fn is_known<Q: Equivalent<K> + ?Sized>(&self, key: &Q, hash: KeyHash) -> bool {
-        self.keys.find(key, hash).is_some()
+    /// Looks for a key that is to be added. If it is known, the add does not need its group.
+    #[inline(always)]
+    pub(crate) fn find<Q: Equivalent<K> + ?Sized>(&mut self, key: &Q, hash: KeyHash) -> Option<EntryRef<K>> {
+        self.keys.find_to_add(key, hash)
     }
 
     /// Adds the key in the hand. `group` counts if the key is new.
@@ -74,16 +82,33 @@ impl<K> Machine<K> {
     where
         K: Eq,
     {
+        let key = hand.as_ref().expect("an add has a key in its hand");
+        let found = if mode.is_open { self.find(key, hash) } else { None };
+        self.add_found(hand, hash, Found { entry: found, group }, how, mode)
+    }
+
+    /// Adds the key in the hand, for which the caller has looked in this critical section.
+    #[inline(always)]
+    pub(crate) fn add_found(
+        &mut self,
+        hand: &mut Option<K>,
+        hash: KeyHash,
+        found: Found<K>,
+        how: How<'_>,
+        mode: Mode,
+    ) -> (Added, Owed)
+    where
+        K: Eq,
+    {
+        let Found { entry, group } = found;
         if !mode.is_open {
             return (self.refuse(hand, hash, group, how, mode), Owed::NOTHING);
         }
         if how.may_delay() {
             self.later.reserve();
         }
-        let key = hand.as_ref().expect("an add has a key in its hand");
-        let found = self.keys.find_to_add(key, hash);
         self.expect(how.priority, mode); // after the foreign code, which may panic
-        if let Some(entry) = found {
+        if let Some(entry) = entry {
             return self.add_known(entry, how, mode);
         }
         let entry = self.insert(hand, hash, group, mode);

@@ -29,7 +29,7 @@ impl<K> Machine<K> {
     }
 
     /// A key with a group is handed out.
-    #[inline(never)]
+    #[inline(always)]
     pub(super) fn begin_of_group(&mut self, entry: EntryRef<K>, now: u64) -> Owed {
         if let Some(starts) = &mut self.starts {
             *starts.make(entry.number()) = now;
@@ -38,7 +38,7 @@ impl<K> Machine<K> {
     }
 
     /// The processing of a key ends. Returns the number of keys of its group that may be handed out because of that.
-    #[inline(never)]
+    #[inline(always)]
     pub(super) fn end_of_group(&mut self, entry: EntryRef<K>, now: u64) -> u32 {
         let start = self.starts.as_ref().map(|starts| starts[entry.number()]);
         self.order.ended(entry.group(), start.map_or(0, |start| now.saturating_sub(start)))

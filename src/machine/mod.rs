@@ -47,7 +47,7 @@ mod tests;
 mod times;
 
 pub(crate) use crate::key::EntryRef;
-pub(crate) use add::How;
+pub(crate) use add::{Found, How};
 pub(crate) use claimed::Claimed;
 pub(crate) use delays::{Cancelled, Delay};
 pub(crate) use dirty::DirtyTicket;

@@ -178,8 +178,15 @@ impl<T: Copy> Groups<T> {
         [self.table.groups, full, throttled, paused, self.holds.kept as usize]
     }
 
-    #[inline]
+    #[inline(always)]
     fn find_lane(&self, group: u32, level: u8) -> Option<u32> {
+        let home = &self.lanes[group];
+        let is_home = home.level == level && home.seat != Seat::Nowhere;
+        if is_home { Some(group) } else { self.find_other(group, level) }
+    }
+
+    #[inline(never)]
+    fn find_other(&self, group: u32, level: u8) -> Option<u32> {
         let may_have_index = self.lanes[group].others > INDEXED / 2;
         match may_have_index.then(|| self.indexes.get(&group)).flatten() {
             Some(index) => Some(index[usize::from(level)]).filter(|number| *number != NONE),
@@ -256,7 +263,7 @@ impl<T: Copy> Groups<T> {
     }
 
     /// A turn of a lane begins, after as many as it has missed. Returns its credit.
-    #[inline]
+    #[inline(always)]
     pub(super) fn grant(&mut self, number: u32, turns: u64, must_give: bool) -> u32 {
         let group = self.lanes[number].home(number);
         let home = &mut self.lanes[group];
@@ -312,16 +319,18 @@ impl<T: Copy> Groups<T> {
         number
     }
 
+    /// Takes out a queued key of a lane. Returns whether the lane has no more.
     #[inline(always)]
-    fn take(&mut self, lane: u32, number: u32) -> Option<T> {
+    fn take(&mut self, lane: u32, number: Option<u32>) -> (Option<T>, bool) {
+        let lane = &mut self.lanes[lane];
+        let number = number.unwrap_or(lane.keys.first);
         let (links, queued) = self.keys.get_mut(number);
         let (links, key) = (*links, queued.key.take());
-        let lane = &mut self.lanes[lane];
         lane.keys.remove(links, &mut self.keys);
         self.keys.give_back(number);
         self.len -= 1;
         self.levels[usize::from(lane.level)].len -= 1;
-        key
+        (key, lane.keys.is_empty())
     }
 
     #[inline]
@@ -412,20 +421,22 @@ impl<T: Copy> Groups<T> {
         let turn = self.next_in(level, is_lower);
         let group = self.lanes[turn].home(turn);
         let number = self.own_turn(group, turn);
-        let key = self.take(number, self.lanes[number].keys.first);
+        let (key, is_empty) = self.take(number, None);
         self.served = number;
         if self.stamps.are_wanted {
             self.stamps.note_pop();
         }
-        self.lanes[turn].credit -= 1;
+        let lane = &mut self.lanes[turn];
+        lane.credit -= 1;
+        let is_over = lane.credit == 0 && !lane.keys.is_empty();
         let holds = self.note_hand_out(group, now);
         if holds != 0 {
             _ = self.hold(group, 0, holds);
         } else {
-            if self.lanes[number].keys.is_empty() {
+            if is_empty {
                 self.put(number, Seat::Idle);
             }
-            if self.lanes[turn].credit == 0 && !self.lanes[turn].keys.is_empty() {
+            if is_over {
                 self.put(turn, Seat::Old);
             }
         }
@@ -436,20 +447,26 @@ impl<T: Copy> Groups<T> {
 
     pub(super) fn remove(&mut self, place: Place, bin: &mut Bin<T>) {
         let number = self.find_lane(place.group, level_of(place.priority)).expect("the key is queued here");
-        let _key = self.take(number, place.position);
+        let (_key, is_empty) = self.take(number, Some(place.position));
         self.blocked -= usize::from(self.lanes[place.group].flags & HELD != 0);
-        if self.lanes[number].keys.is_empty() {
+        if is_empty {
             self.put(number, Seat::Idle);
         }
         self.tidy(bin);
         self.drop_surplus(bin);
     }
 
-    /// `nanos`: the time that the handler has taken, if that counts.
-    #[inline(never)]
+    /// `nanos`: the time that the handler has taken, if that counts. Returns the number of keys that a pop may take because of it.
+    #[inline(always)]
     pub(super) fn ended(&mut self, group: u32, nanos: u64) -> u32 {
         let home = &mut self.lanes[group];
         home.processing -= 1;
+        if home.flags & FULL == 0 && self.work.is_none() { 0 } else { self.ended_slowly(group, nanos) }
+    }
+
+    #[inline(never)]
+    fn ended_slowly(&mut self, group: u32, nanos: u64) -> u32 {
+        let home = &mut self.lanes[group];
         let limits = self.limits.of(home.limits);
         if let Some(work) = &mut self.work {
             work.pay(home, limits.weight, nanos);

@@ -62,38 +62,39 @@ impl Level {
 impl<T: Copy> Groups<T> {
     /// The lane of this level that gives the next key. The level has a new or an old one. `is_lower`: it is a turn of the lower levels, in
     /// which the first lane gives a key even if its group owes handler time.
-    #[inline]
+    #[inline(always)]
     pub(super) fn next_in(&mut self, index: u8, is_lower: bool) -> u32 {
-        for look in 0.. {
+        let mut look = 0;
+        loop {
             let level = &mut self.levels[usize::from(index)];
             let from_old = level.new.is_empty() || !level.old.is_empty() && level.since_old >= TURNS - 1;
             let number = if from_old { level.old.first } else { level.new.first };
-            if self.lanes[number].credit == 0 {
-                self.begin_old_turn(number, is_lower || look == LOOKS);
-            }
-            if self.lanes[number].credit > 0 {
-                let level = &mut self.levels[usize::from(index)];
-                level.since_old = if from_old { 0 } else { level.since_old.saturating_add(1) };
+            let since_old = if from_old { 0 } else { level.since_old.saturating_add(1) };
+            if self.lanes[number].credit > 0 || self.begin_old_turn(index, number, is_lower || look == LOOKS) {
+                self.levels[usize::from(index)].since_old = since_old;
                 return number;
             }
             visit();
             self.put(number, Seat::Old);
+            look += 1;
         }
-        unreachable!("the last look has found one")
     }
 
-    /// The turn of the first old lane begins, and a round with it if the lane had its last one in this round.
-    #[inline]
-    fn begin_old_turn(&mut self, number: u32, must_give: bool) {
-        let index = usize::from(self.lanes[number].level);
-        let round = self.levels[index].round.max(self.lanes[number].round);
-        if round > self.levels[index].round {
-            self.levels[index].round = round;
-            self.levels[index].time += self.work.as_mut().map_or(1, Work::begin_round);
+    /// The turn of the first old lane begins, and a round with it if the lane had its last one in this round. Returns whether it may give
+    /// keys.
+    #[inline(always)]
+    fn begin_old_turn(&mut self, index: u8, number: u32, must_give: bool) -> bool {
+        let level = &mut self.levels[usize::from(index)];
+        let next = self.lanes[number].round;
+        if next > level.round {
+            level.round = next;
+            level.time += self.work.as_mut().map_or(1, Work::begin_round);
         }
+        let round = level.round + 1;
         let credit = self.grant(number, 1, must_give);
         let lane = &mut self.lanes[number];
-        (lane.round, lane.credit) = (round + 1, credit);
+        (lane.round, lane.credit) = (round, credit);
+        credit > 0
     }
 
     /// Seats a lane with keys whose group is not held back, and which is neither new nor old.
@@ -134,9 +135,11 @@ impl<T: Copy> Groups<T> {
         if let Some(list) = list(level, &mut self.rest, seat) {
             links = list.insert(number, &mut self.lanes);
         }
-        self.rotation.ready.put(index, level.is_ready());
-        let is_waiting = |seat| u32::from(matches!(seat, Seat::New | Seat::Old | Seat::Held));
-        self.rest.waiting = self.rest.waiting + is_waiting(seat) - is_waiting(was);
+        if was != seat {
+            self.rotation.ready.put(index, level.is_ready());
+            let is_waiting = |seat| u32::from(matches!(seat, Seat::New | Seat::Old | Seat::Held));
+            self.rest.waiting = self.rest.waiting + is_waiting(seat) - is_waiting(was);
+        }
         let (at, lane) = self.lanes.get_mut(number);
         (lane.seat, *at) = (seat, links);
     }

@@ -54,6 +54,7 @@ impl Work {
     }
 
     /// A turn begins, after this many that were missed and itself. Returns the number of keys that the group may hand out.
+    #[inline(never)]
     pub(super) fn begin_turn(&self, home: &mut Lane, weight: u16, turns: u64, must_give: bool) -> u32 {
         let (quantum, mean) = (self.quantum(weight), self.mean(home));
         let free = home.balance.saturating_sub(mean.saturating_mul(i64::from(home.processing)));
@@ -67,6 +68,7 @@ impl Work {
     }
 
     /// A handler of the group has taken this time.
+    #[inline(never)]
     pub(super) fn pay(&mut self, home: &mut Lane, weight: u16, nanos: u64) {
         let cost = nanos.min(i64::MAX as u64 >> 8) as i64;
         home.work = home.work.saturating_add(nanos);

@@ -8,7 +8,7 @@ use super::section::in_mode;
 use super::settings::Limiter;
 use super::state::{Wakeups, if_free};
 use crate::key::KeyHash;
-use crate::machine::{Failure, How};
+use crate::machine::{Failure, Found, How};
 use crate::order::Group;
 use crate::sync::Arc;
 use crate::time::nanos;
@@ -20,7 +20,7 @@ struct Place<'s, K> {
     /// First, so that it is dropped first.
     held: Held<'s, K>,
     hash: KeyHash,
-    group: Group,
+    found: Found<K>,
     /// With several shards, if the key is not known.
     claim: Option<Claim<'s>>,
 }
@@ -92,14 +92,11 @@ impl<K: Hash + Eq> Shared<K> {
     ) -> Added {
         // Dropped last, after the rest of the call: a drop that panics must not leave a delay without a driver.
         let mut hand;
-        let (mut held, mut group) = (held, Group::default());
-        if this.settings.order.has_groups() {
-            (group, held) = this.group_of_new(&key, hash, held);
-        }
+        let (held, found) = this.find_to_add(held, &key, hash);
         hand = Some(key);
         in_mode!(this, held, section, has_extras => {
             section.mode.is_awaited &= wakeups == Wakeups::Now;
-            let added = section.add(&mut hand, hash, group, How { priority, conflict, ..How::NOW });
+            let added = section.add_found(&mut hand, hash, found, How { priority, conflict, ..How::NOW });
             section.end();
             if has_extras {
                 Self::after_add(this, added);
@@ -170,8 +167,8 @@ impl<K: Hash + Eq> Shared<K> {
             None => {
                 let held = this.first.lock();
                 this.first.publish_buckets(&held);
-                let (group, held) = this.group_of_new(&key, hash, held);
-                Place { held, hash, group, claim: None }
+                let (held, found) = this.find_to_add(held, &key, hash);
+                Place { held, hash, found, claim: None }
             }
         };
         Self::add_at(this, key, place, how, Wakeups::Now)
@@ -189,11 +186,11 @@ impl<K: Hash + Eq> Shared<K> {
     /// An add, however it is made, to its place. If code panics, the claim is given back, after the shard.
     fn add_at(this: &Arc<Self>, key: K, place: Place<'_, K>, how: How<'_>, wakeups: Wakeups) -> Added {
         let mut hand; // as in `add_special`
-        let Place { held, hash, group, claim } = place;
+        let Place { held, hash, found, claim } = place;
         hand = Some(key);
         in_mode!(this, held, section, has_extras => {
             section.mode.is_awaited &= wakeups == Wakeups::Now;
-            let added = section.add(&mut hand, hash, group, how);
+            let added = section.add_found(&mut hand, hash, found, how);
             if hand.is_none() {
                 claim.into_iter().for_each(Claim::keep);
             }
@@ -210,30 +207,37 @@ impl<K: Hash + Eq> Shared<K> {
         let (mut named, mut of_key) = (directory.ask(own), None);
         loop {
             for index in named {
-                let (held, hash) = (self.at(index).lock(), own.in_shard(index));
-                if held.is_known(key, hash) {
-                    return Place { held, hash, group: Group::default(), claim: None };
+                let (mut held, hash) = (self.at(index).lock(), own.in_shard(index));
+                let entry = held.marks().find(key, hash);
+                if entry.is_some() {
+                    return Place { held, hash, found: Found { entry, group: Group::default() }, claim: None };
                 }
             }
             let group = *of_key.get_or_insert_with(|| self.group_of(key)); // without a lock (P17)
             let index = self.shard_of_group(group);
-            let (held, hash) = (self.at(index).lock(), own.in_shard(index));
+            let (mut held, hash) = (self.at(index).lock(), own.in_shard(index));
             match directory.claim(hash, named) {
-                Ok(claim) => return Place { held, hash, group, claim: Some(claim) },
+                Ok(claim) => {
+                    let entry = held.marks().find(key, hash);
+                    return Place { held, hash, found: Found { entry, group }, claim: Some(claim) };
+                }
                 Err(others) => named = others,
             }
         }
     }
 
-    /// In a queue with groups and one shard, asks for the group of a key that is new, and unlocks the shard for that (P17).
-    fn group_of_new<'s>(&self, key: &K, hash: KeyHash, held: Held<'s, K>) -> (Group, Held<'s, K>) {
-        if self.is_shutting_down() || held.is_known(key, hash) {
-            return (Group::default(), held);
+    /// Looks for a key that is to be added. If it is new and keys have groups, the shard is unlocked while its group is asked for (P17).
+    #[inline(always)]
+    fn find_to_add<'s>(&self, mut held: Held<'s, K>, key: &K, hash: KeyHash) -> (Held<'s, K>, Found<K>) {
+        let (mut entry, mut group) = (held.marks().find(key, hash), Group::default());
+        if entry.is_none() && self.settings.order.has_groups() && !self.is_shutting_down() {
+            let locked = held.locked;
+            drop(held);
+            group = self.group_of(key);
+            held = locked.lock();
+            entry = held.marks().find(key, hash);
         }
-        let locked = held.locked;
-        drop(held);
-        let group = self.group_of(key);
-        (group, locked.lock())
+        (held, Found { entry, group })
     }
 }
 

@@ -105,7 +105,7 @@ mod tests {
             }
             assert_eq!((queue.delayed_len(), queue.processing_len(), queue.len()), (2, 0, 0));
             assert_eq!((queue.stats().next_deadline, queue.num_requeues(&4)), (Some(Duration::from_secs(1)), 0));
-            let is_known = |key| queue.shared.first.lock().is_known(&key, queue.shared.hash(&key));
+            let is_known = |key| queue.shared.first.lock().marks().find(&key, queue.shared.hash(&key)).is_some();
             assert_eq!([1, 2].map(is_known), [true, false]);
             time.advance(Duration::from_secs(1));
             assert_eq!((queue.turn(), queue.len()), (2, 2));

@@ -18,7 +18,7 @@ use super::locked::{Held, Locked};
 use super::pace::Pace;
 use crate::Added;
 use crate::key::KeyHash;
-use crate::machine::{Cancelled, Claimed, End, Ended, Expired, How, Machine, Mode, Owed, Seen, TakenOut};
+use crate::machine::{Cancelled, Claimed, End, Ended, Expired, Found, How, Machine, Mode, Owed, Seen, TakenOut};
 use crate::order::Group;
 use crate::panics::drop_each;
 use crate::shared::driver::states::Driver;
@@ -222,6 +222,21 @@ impl<'s, K> Section<'s, K> {
         K: Eq,
     {
         let answer = self.held.machine.add(hand, hash, group, how, self.mode);
+        self.note_added(answer)
+    }
+
+    /// The same for a key for which the caller has looked.
+    #[inline(always)]
+    pub(super) fn add_found(&mut self, hand: &mut Option<K>, hash: KeyHash, found: Found<K>, how: How<'_>) -> Added
+    where
+        K: Eq,
+    {
+        let answer = self.held.machine.add_found(hand, hash, found, how, self.mode);
+        self.note_added(answer)
+    }
+
+    #[inline(always)]
+    fn note_added(&mut self, answer: (Added, Owed)) -> Added {
         let added = self.note(answer);
         // It may also have raised a key's priority, or want the time.
         if added == Added::Queued || self.mode.is_ordered || self.mode.is_measured {

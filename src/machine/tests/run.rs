@@ -746,7 +746,7 @@ impl Run {
     }
 
     fn is_known(&self, key: u8) -> bool {
-        self.machine.is_known(&Name::new(key), hash(key))
+        self.machine.keys.find(&Name::new(key), hash(key)).is_some()
     }
 
     fn is_to_be_known(&self, key: u8) -> bool {
