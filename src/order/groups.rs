@@ -178,15 +178,13 @@ impl<T: Copy> Groups<T> {
         [self.table.groups, full, throttled, paused, self.holds.kept as usize]
     }
 
-    #[inline(always)]
-    fn find_lane(&self, group: u32, level: u8) -> Option<u32> {
-        let home = &self.lanes[group];
-        let is_home = home.level == level && home.seat != Seat::Nowhere;
-        if is_home { Some(group) } else { self.find_other(group, level) }
+    #[inline(never)]
+    fn find_or_make_lane(&mut self, group: u32, level: u8) -> u32 {
+        self.find_lane(group, level).unwrap_or_else(|| self.make_lane(group, level))
     }
 
-    #[inline(never)]
-    fn find_other(&self, group: u32, level: u8) -> Option<u32> {
+    #[inline]
+    fn find_lane(&self, group: u32, level: u8) -> Option<u32> {
         let may_have_index = self.lanes[group].others > INDEXED / 2;
         match may_have_index.then(|| self.indexes.get(&group)).flatten() {
             Some(index) => Some(index[usize::from(level)]).filter(|number| *number != NONE),
@@ -251,7 +249,8 @@ impl<T: Copy> Groups<T> {
     #[inline]
     pub(super) fn forget_if_unused(&mut self, group: u32, bin: &mut Bin<T>) {
         let home = &self.lanes[group];
-        if home.known > 0 || home.others > 0 || home.seat != Seat::Nowhere || home.flags & REMEMBERED != 0 {
+        let has_lanes = home.seat != Seat::Nowhere || home.others > 0;
+        if has_lanes || home.known > 0 || home.flags & REMEMBERED != 0 {
             return;
         }
         if self.has_spent(home) {
@@ -262,27 +261,45 @@ impl<T: Copy> Groups<T> {
         }
     }
 
-    /// A turn of a lane begins, after as many as it has missed. Returns its credit.
+    /// Gives a lane the credit of a turn that begins, after as many turns as it has missed. Returns the credit.
     #[inline(always)]
     pub(super) fn grant(&mut self, number: u32, turns: u64, must_give: bool) -> u32 {
+        let lane = &mut self.lanes[number];
+        let credit = if self.work.is_none() && lane.is_home() {
+            self.limits.of(lane.limits).weight.into()
+        } else {
+            self.credit_of(number, turns, must_give)
+        };
+        self.lanes[number].credit = credit;
+        credit
+    }
+
+    #[inline(never)]
+    fn credit_of(&mut self, number: u32, turns: u64, must_give: bool) -> u32 {
         let group = self.lanes[number].home(number);
         let home = &mut self.lanes[group];
         let weight = self.limits.of(home.limits).weight;
         self.work.as_ref().map_or(weight.into(), |work| work.begin_turn(home, weight, turns, must_give))
     }
 
-    /// Which lane of a group gives a key, if its lane `number` has the turn.
+    /// Notes that a group gives a key, in the turn of its lane `number`. Returns the lane that gives it, and what holds the group back from
+    /// now on, beside pauses.
+    #[inline(always)]
+    fn note_hand_out(&mut self, group: u32, number: u32, now: u64) -> (u32, u8) {
+        let home = &mut self.lanes[group];
+        home.handed_out += 1;
+        home.processing += 1;
+        if home.flags & LIMITED == 0 { (number, 0) } else { (self.own_turn(group, number), self.reached(group, now)) }
+    }
+
+    /// Which lane of a group with limits gives a key, if its lane `number` has the turn.
     ///
     /// A group with a limit or a rate is held back again and again, so the turns of the lower levels could always come while it is, or just
     /// when it has room. Therefore one of 16 hand-outs of such a group goes to its lower levels, each of them in turn, beside the turns that
     /// they have anyway. And after two turns of lower levels in a row, the next one goes to its highest level.
     #[inline]
     fn own_turn(&mut self, group: u32, number: u32) -> u32 {
-        let home = &self.lanes[group];
-        if home.others == 0 || home.flags & LIMITED == 0 || self.is_strict {
-            return number;
-        }
-        self.choose_own(group, number)
+        if self.lanes[group].others == 0 || self.is_strict { number } else { self.choose_own(group, number) }
     }
 
     #[inline(never)]
@@ -378,8 +395,9 @@ impl<T: Copy> Groups<T> {
 
     #[inline(never)]
     pub(super) fn push(&mut self, key: T, priority: i8, group: u32) -> (u32, bool) {
-        let (level, is_held) = (level_of(priority), self.lanes[group].flags & HELD != 0);
-        let lane = self.find_lane(group, level).unwrap_or_else(|| self.make_lane(group, level));
+        let (level, home) = (level_of(priority), &self.lanes[group]);
+        let is_held = home.flags & HELD != 0;
+        let lane = if home.is_of(level) { group } else { self.find_or_make_lane(group, level) };
         let position = self.keys.lend();
         self.pushes += 1;
         self.len += 1;
@@ -419,17 +437,16 @@ impl<T: Copy> Groups<T> {
     #[inline(always)]
     fn pop_in(&mut self, level: u8, is_lower: bool, now: u64, bin: &mut Bin<T>) -> Option<T> {
         let turn = self.next_in(level, is_lower);
-        let group = self.lanes[turn].home(turn);
-        let number = self.own_turn(group, turn);
+        let lane = &mut self.lanes[turn];
+        lane.credit -= 1;
+        let (credit, group) = (lane.credit, lane.home(turn));
+        let (number, holds) = self.note_hand_out(group, turn, now);
         let (key, is_empty) = self.take(number, None);
         self.served = number;
         if self.stamps.are_wanted {
             self.stamps.note_pop();
         }
-        let lane = &mut self.lanes[turn];
-        lane.credit -= 1;
-        let is_over = lane.credit == 0 && !lane.keys.is_empty();
-        let holds = self.note_hand_out(group, now);
+        let is_over = credit == 0 && !if number == turn { is_empty } else { self.lanes[turn].keys.is_empty() };
         if holds != 0 {
             _ = self.hold(group, 0, holds);
         } else {

@@ -137,18 +137,9 @@ impl<T: Copy> Groups<T> {
         self.limits.of(home.limits)
     }
 
-    /// Notes that a key of this group is handed out. Returns what holds the group back from now on, beside pauses.
-    #[inline(always)]
-    pub(super) fn note_hand_out(&mut self, group: u32, now: u64) -> u8 {
-        let home = &mut self.lanes[group];
-        home.handed_out += 1;
-        home.processing += 1;
-        if home.flags & LIMITED == 0 { 0 } else { self.reached(group, now) }
-    }
-
     /// Which of its limits a group has reached with a hand-out, for which it spends a token.
     #[inline(never)]
-    fn reached(&mut self, group: u32, now: u64) -> u8 {
+    pub(super) fn reached(&mut self, group: u32, now: u64) -> u8 {
         let home = &mut self.lanes[group];
         let limits = self.limits.of(home.limits);
         let mut held = if home.processing >= limits.max_processing { FULL } else { 0 };

@@ -67,10 +67,21 @@ impl Lane {
         Self { next, level, sibling, limits: NONE, ..Self::default() }
     }
 
+    #[inline]
+    pub(super) fn is_home(&self) -> bool {
+        self.limits != NONE
+    }
+
+    /// Whether it is the lane of a level, if it is a home.
+    #[inline]
+    pub(super) fn is_of(&self, level: u8) -> bool {
+        self.level == level && self.seat != Seat::Nowhere
+    }
+
     /// The group of this lane, whose number is `number`.
     #[inline]
     pub(super) fn home(&self, number: u32) -> u32 {
-        if self.limits == NONE { self.next } else { number }
+        if self.is_home() { number } else { self.next }
     }
 }
 

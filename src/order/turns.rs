@@ -84,34 +84,30 @@ impl<T: Copy> Groups<T> {
     /// keys.
     #[inline(always)]
     fn begin_old_turn(&mut self, index: u8, number: u32, must_give: bool) -> bool {
-        let level = &mut self.levels[usize::from(index)];
-        let next = self.lanes[number].round;
-        if next > level.round {
-            level.round = next;
+        let (level, lane) = (&mut self.levels[usize::from(index)], &mut self.lanes[number]);
+        if lane.round > level.round {
+            level.round = lane.round;
             level.time += self.work.as_mut().map_or(1, Work::begin_round);
         }
-        let round = level.round + 1;
-        let credit = self.grant(number, 1, must_give);
-        let lane = &mut self.lanes[number];
-        (lane.round, lane.credit) = (round, credit);
-        credit > 0
+        lane.round = level.round + 1;
+        self.grant(number, 1, must_give) > 0
     }
 
     /// Seats a lane with keys whose group is not held back, and which is neither new nor old.
     #[inline]
     pub(super) fn enter(&mut self, number: u32) {
-        let lane = &self.lanes[number];
-        let next = self.levels[usize::from(lane.level)].round + 1;
+        let lane = &mut self.lanes[number];
+        let (level, mut credit) = (&self.levels[usize::from(lane.level)], lane.credit);
+        let next = level.round + 1;
         let missed = next.saturating_sub(lane.round);
+        if self.stamps.are_wanted && !level.is_ready() {
+            self.stamps.joining.add(Words::of(lane.level));
+        }
         if missed > 0 {
-            let credit = self.grant(number, missed, false);
-            let lane = &mut self.lanes[number];
-            (lane.round, lane.credit) = (next, credit);
+            lane.round = next;
+            credit = self.grant(number, missed, false);
         }
-        if self.stamps.are_wanted && !self.levels[usize::from(self.lanes[number].level)].is_ready() {
-            self.stamps.joining.add(Words::of(self.lanes[number].level));
-        }
-        self.put(number, if self.lanes[number].credit > 0 { Seat::New } else { Seat::Old });
+        self.put(number, if credit > 0 { Seat::New } else { Seat::Old });
     }
 
     /// Moves a lane to the end of the list of a seat.
