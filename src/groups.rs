@@ -1,7 +1,6 @@
 //! What a user says of groups: their limits, how they share the queue, and calls on one of them.
 
-use crate::order::{Group as Order, Limits, Shares};
-use crate::rate_limiter::limit;
+use crate::order::{Group as Order, Limits, PerSecond, Shares};
 use crate::shared::{MAX_WEIGHT, Shared};
 use crate::{GroupStats, InvalidArgument, WorkQueue};
 use std::fmt;
@@ -112,7 +111,7 @@ impl GroupLimits {
     /// The limits that the order has.
     pub(crate) fn of(limits: &Limits) -> Self {
         let max_processing = (limits.max_processing < u32::MAX).then_some(limits.max_processing as usize);
-        Self { weight: limits.weight.into(), max_processing, rate: limits.rate.map(|rate| rate.as_said()) }
+        Self { weight: limits.weight.into(), max_processing, rate: limits.rate.map(PerSecond::get) }
     }
 
     /// The limits as the order has them.
@@ -133,7 +132,7 @@ impl GroupLimits {
             weight: weight.clamp(1, MAX_WEIGHT) as u16,
             // A limit above 2^32 keys is none, because a queue has fewer.
             max_processing: max_processing.map_or(u32::MAX, |keys| u32::try_from(keys).unwrap_or(u32::MAX)),
-            rate: rate.and_then(|(rate, burst)| limit(rate, burst)),
+            rate: rate.filter(|(rate, _)| *rate <= 1e9).map(|(rate, burst)| PerSecond::new(rate, burst)),
         })
     }
 }

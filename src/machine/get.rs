@@ -8,10 +8,16 @@ const MANY: usize = 1024;
 const AHEAD: u32 = 8;
 
 impl<K> Machine<K> {
-    /// Whether a [`get`](Self::get) and an end of processing need the time.
+    /// Whether a [`get`](Self::get) needs the time.
     #[inline(always)]
     pub(crate) fn needs_time(&self, mode: Mode) -> bool {
         mode.is_ordered && self.order.needs_time()
+    }
+
+    /// Whether an end of processing needs it, too.
+    #[inline(always)]
+    pub(crate) fn is_by_work(&self, mode: Mode) -> bool {
+        mode.is_ordered && self.starts.is_some()
     }
 
     /// Hands out the next key of a plain queue ([`Mode::PLAIN`]), if it takes only a few instructions and owes nothing. After `None`, call

@@ -131,9 +131,10 @@ impl<T: Copy> Groups<T> {
 
     pub(crate) fn group(&self, group: u32) -> GroupView {
         let home = &self.lanes[group];
-        let (hash, flags, limits) = (home.hash, home.flags, *self.limits_of(home));
+        let (hash, flags, limits) = (home.hash, home.flags, *self.limits.of(home.limits));
         let paused_until = self.holds.pause_of(group);
-        let throttled_for = limits.rate.filter(|_| flags & THROTTLED != 0).map(|rate| (rate, home.spent_until));
+        let rate = self.limits.rate_of(home.limits).filter(|_| flags & THROTTLED != 0);
+        let throttled_for = rate.map(|rate| (*rate, home.spent_until));
         GroupView {
             hash,
             limits,

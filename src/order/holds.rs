@@ -133,17 +133,13 @@ impl Holds {
 }
 
 impl<T: Copy> Groups<T> {
-    pub(super) fn limits_of(&self, home: &Lane) -> &Limits {
-        self.limits.of(home.limits)
-    }
-
     /// Which of its limits a group has reached with a hand-out, for which it spends a token.
     #[inline(never)]
     pub(super) fn reached(&mut self, group: u32, now: u64) -> u8 {
         let home = &mut self.lanes[group];
         let limits = self.limits.of(home.limits);
         let mut held = if home.processing >= limits.max_processing { FULL } else { 0 };
-        if let Some(rate) = &limits.rate {
+        if let Some(rate) = self.limits.rate_of(home.limits) {
             let now = self.holds.note_time(now);
             home.spent_until = rate.spent(home.spent_until, now);
             if rate.wait(home.spent_until, now) > 0 {
@@ -200,9 +196,10 @@ impl<T: Copy> Groups<T> {
         }
         self.blocked -= keys as usize;
         let home = &self.lanes[group];
-        let limits = self.limits_of(home);
-        let room = limits.max_processing - home.processing.min(limits.max_processing);
-        let tokens = limits.rate.map_or(u64::MAX, |rate| rate.tokens(home.spent_until, self.holds.time));
+        let most = self.limits.of(home.limits).max_processing;
+        let room = most - home.processing.min(most);
+        let rate = self.limits.rate_of(home.limits);
+        let tokens = rate.map_or(u64::MAX, |rate| rate.tokens(home.spent_until, self.holds.time));
         keys.min(room).min(tokens.min(u64::from(u32::MAX)) as u32)
     }
 
@@ -211,7 +208,7 @@ impl<T: Copy> Groups<T> {
         let (home, now) = (&mut self.lanes[group], self.holds.time);
         let flags = home.flags;
         home.flags &= !IN_WHEEL;
-        let throttled = self.limits.of(home.limits).rate.and_then(|rate| match flags & (THROTTLED | SPENT) {
+        let throttled = self.limits.rate_of(home.limits).and_then(|rate| match flags & (THROTTLED | SPENT) {
             0 => None,
             THROTTLED => Some(rate.wait(home.spent_until, now)),
             _ => Some(rate.wait_until_full(home.spent_until, now)),
@@ -233,7 +230,7 @@ impl<T: Copy> Groups<T> {
     /// [`hold`](Self::hold) does.
     fn apply_limits(&mut self, group: u32) -> u32 {
         let home = &self.lanes[group];
-        let limits = self.limits_of(home);
+        let limits = self.limits.of(home.limits);
         let mut holds = if home.processing >= limits.max_processing { FULL } else { 0 };
         if self.lacks_token(home) {
             holds |= THROTTLED;
@@ -250,11 +247,11 @@ impl<T: Copy> Groups<T> {
         }
         let now = self.holds.note_time(now);
         let home = &mut self.lanes[group];
-        home.spent_until = match (&self.limits.of(old).rate, &limits.rate) {
+        home.limits = self.limits.take(limits);
+        home.spent_until = match (self.limits.rate_of(old), self.limits.rate_of(home.limits)) {
             (Some(old), Some(new)) => old.convert(home.spent_until, now, new),
             _ => 0,
         };
-        home.limits = self.limits.take(limits);
         self.limits.give_back(old);
         let was = self.lanes[group].flags;
         let ready = self.apply_limits(group);
@@ -350,11 +347,12 @@ impl<T: Copy> Groups<T> {
 
     /// Whether the group has a rate, and no token of it.
     fn lacks_token(&self, home: &Lane) -> bool {
-        self.limits_of(home).rate.is_some_and(|rate| rate.wait(home.spent_until, self.holds.time) > 0)
+        self.limits.rate_of(home.limits).is_some_and(|rate| rate.wait(home.spent_until, self.holds.time) > 0)
     }
 
     /// Whether the group has spent tokens of its rate that are not there again.
     pub(super) fn has_spent(&self, home: &Lane) -> bool {
-        self.limits_of(home).rate.is_some_and(|rate| rate.wait_until_full(home.spent_until, self.holds.time) > 0)
+        let rate = self.limits.rate_of(home.limits);
+        rate.is_some_and(|rate| rate.wait_until_full(home.spent_until, self.holds.time) > 0)
     }
 }

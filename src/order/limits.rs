@@ -1,6 +1,6 @@
 //! The limits of groups. Most groups share theirs, so a group has the number of its limits in a table.
 
-use crate::rate_limiter::Rate;
+use crate::rate_limiter::{Rate, limit};
 use std::collections::HashMap;
 
 /// What holds a group back, and its share.
@@ -10,8 +10,28 @@ pub(crate) struct Limits {
     pub(crate) weight: u16,
     /// At most this number of its keys are processing. At least 1.
     pub(crate) max_processing: u32,
-    /// How many hand-outs it gets in a time.
-    pub(crate) rate: Option<Rate>,
+    pub(crate) rate: Option<PerSecond>,
+}
+
+/// A rate as the caller has said it: how many hand-outs in a second, as bits, and how many at once.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct PerSecond(u64, u32);
+
+impl PerSecond {
+    pub(crate) fn new(rate: f64, burst: u32) -> Self {
+        Self(rate.to_bits(), burst)
+    }
+
+    pub(crate) fn get(self) -> (f64, u32) {
+        (f64::from_bits(self.0), self.1)
+    }
+}
+
+/// Limits in the table, with what is computed of them once.
+#[derive(Clone, Copy)]
+struct Known {
+    limits: Limits,
+    rate: Option<Rate>,
 }
 
 impl Default for Limits {
@@ -30,7 +50,7 @@ impl Limits {
 /// The limits of all groups by number, each with the number of its groups.
 #[derive(Default)]
 pub(super) struct LimitTable {
-    all: Vec<(Limits, u32)>,
+    all: Vec<(Known, u32)>,
     vacant: Vec<u32>,
     numbers: HashMap<Limits, u32>,
     /// The limits that were asked for last, which are probably those of the next group, too.
@@ -51,23 +71,25 @@ impl LimitTable {
 
     #[cold]
     fn make(&mut self, limits: Limits) -> u32 {
-        self.rates += u32::from(limits.rate.is_some());
+        let rate = limits.rate.map(PerSecond::get).and_then(|(rate, burst)| limit(rate, burst));
+        self.rates += u32::from(rate.is_some());
+        let known = (Known { limits, rate }, 0);
         let number = self.vacant.pop().unwrap_or_else(|| {
-            self.all.push((limits, 0));
+            self.all.push(known);
             self.all.len() as u32 - 1
         });
-        self.all[number as usize] = (limits, 0);
+        self.all[number as usize] = known;
         self.numbers.insert(limits, number);
         number
     }
 
     /// A group less has these limits.
     pub(super) fn give_back(&mut self, number: u32) {
-        let (limits, users) = &mut self.all[number as usize];
+        let (known, users) = &mut self.all[number as usize];
         *users -= 1;
         if *users == 0 {
-            self.rates -= u32::from(limits.rate.is_some());
-            self.numbers.remove(limits);
+            self.rates -= u32::from(known.rate.is_some());
+            self.numbers.remove(&known.limits);
             self.vacant.push(number);
             self.last = None;
         }
@@ -75,7 +97,12 @@ impl LimitTable {
 
     #[inline]
     pub(super) fn of(&self, number: u32) -> &Limits {
-        &self.all[number as usize].0
+        &self.all[number as usize].0.limits
+    }
+
+    #[inline]
+    pub(super) fn rate_of(&self, number: u32) -> Option<&Rate> {
+        self.all[number as usize].0.rate.as_ref()
     }
 
     /// Gives back memory, if no group is left.
@@ -87,6 +114,6 @@ impl LimitTable {
 
     #[cfg(test)]
     pub(super) fn bytes(&self) -> usize {
-        self.all.capacity() * size_of::<(Limits, u32)>() + self.numbers.capacity() * size_of::<(Limits, u32)>()
+        self.all.capacity() * size_of::<(Known, u32)>() + self.numbers.capacity() * size_of::<(Limits, u32)>()
     }
 }

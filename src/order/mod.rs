@@ -42,7 +42,7 @@ pub(crate) use any::AnyOrder;
 pub(crate) use bits::Words;
 pub(crate) use groups::{GroupView, Groups, NO_NEW, Shares};
 pub(crate) use levels::Levels;
-pub(crate) use limits::Limits;
+pub(crate) use limits::{Limits, PerSecond};
 pub(crate) use line::Line;
 pub(crate) use rotation::TURNS;
 

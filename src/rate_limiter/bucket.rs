@@ -311,12 +311,6 @@ impl Rate {
         Self { token, burst: u64::from(burst) * token, units_per_nano, nanos_per_unit }
     }
 
-    /// The rate and the burst, to some 15 digits of the rate.
-    pub(crate) fn as_said(&self) -> (f64, u32) {
-        let nanos_per_token = self.token as f64 * (1_u64 << 63) as f64 / self.units_per_nano as f64;
-        (NANOS_PER_SECOND as f64 / nanos_per_token, self.burst.checked_div(self.token).unwrap_or(0) as u32)
-    }
-
     /// The nanoseconds until there is a token, or [`NEVER`]. `tat` is the time up to which all tokens are spent.
     #[inline]
     pub(crate) fn wait(&self, tat: u64, now: u64) -> u64 {

@@ -203,21 +203,27 @@ impl<K> Shared<K> {
         const NONE: (Front, usize) = (Front::LAST, usize::MAX);
         let (mut oldest, mut open, mut round) = (NONE, NONE, Front::LAST);
         let has_rounds = self.has_rounds();
-        for (index, locked) in self.all().enumerate() {
+        // Of equal fronts the first shard's counts.
+        let note = |least: &mut (Front, usize), front: Front, index| {
+            if front < least.0 {
+                *least = (front, index);
+            }
+        };
+        self.all().enumerate().for_each(|(index, locked)| {
             if locked.seems_empty() || busy.contains(locked) {
-                continue;
+                return;
             }
-            let mut candidate = (locked.front(), index);
+            let mut front = locked.front();
             if has_rounds {
-                let old = candidate.0.of_old();
+                let old = front.of_old();
                 round = round.min(old);
-                candidate.0 = if new_first { candidate.0 } else { old };
+                front = if new_first { front } else { old };
             }
-            oldest = oldest.min(candidate);
+            note(&mut oldest, front, index);
             if own == Some(index) || !matches!(locked.stay(), Some(1..)) {
-                open = open.min(candidate);
+                note(&mut open, front, index);
             }
-        }
+        });
         if oldest == NONE {
             return None;
         }

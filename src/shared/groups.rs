@@ -36,7 +36,11 @@ impl<K> Shared<K> {
 
     pub(crate) fn set_group(this: &Arc<Self>, group: Group) {
         this.expect_holds();
-        let group = Group { now: this.settings.clock.now(), ..group };
+        let clock = &this.settings.clock;
+        if group.limits.rate.is_some() {
+            clock.calibrate(); // not under the lock
+        }
+        let group = Group { now: clock.now(), ..group };
         Self::in_group(this, group, |section| section.set_group(group));
     }
 

@@ -247,8 +247,8 @@ impl<'s, K> Section<'s, K> {
 
     /// The time, if the groups of the queue need it.
     #[inline(always)]
-    fn time(&self) -> u64 {
-        if self.held.needs_time(self.mode) { self.shared.settings.clock.now() } else { 0 }
+    fn time_if(&self, is_needed: bool) -> u64 {
+        if is_needed { self.shared.settings.clock.now_coarse() } else { 0 }
     }
 
     /// Gives the key that the last add has made dirty its time, if that is wanted, in a section that adds several keys.
@@ -261,7 +261,7 @@ impl<'s, K> Section<'s, K> {
 
     #[inline(always)]
     pub(super) fn done(&mut self, hand: &mut Option<K>, claimed: Claimed<K>, end: End) -> Ended {
-        let now = self.time();
+        let now = self.time_if(self.held.is_by_work(self.mode));
         let answer = self.held.machine.done(hand, claimed, end, now, self.mode);
         let ended = self.note(answer);
         if ended == Ended::Queued || self.mode.is_ordered {
@@ -280,7 +280,7 @@ impl<'s, K> Section<'s, K> {
         end: End,
     ) -> Result<Added, Claimed<K>> {
         if !how.may_delay() {
-            how.now = self.time();
+            how.now = self.time_if(self.held.is_by_work(self.mode));
         }
         let answer = self.held.machine.requeue(hand, claimed, how, end, self.mode);
         self.note_queued(answer)
@@ -311,7 +311,7 @@ impl<'s, K> Section<'s, K> {
     /// The next key, or that of a level.
     #[inline(always)]
     pub(super) fn get(&mut self, level: Option<u8>) -> Option<Claimed<K>> {
-        let now = self.time();
+        let now = self.time_if(self.held.needs_time(self.mode));
         let got = match level {
             Some(level) => self.held.machine.get_of_level(level, now, self.mode),
             None => self.held.machine.get(now, self.mode),

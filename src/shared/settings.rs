@@ -92,6 +92,6 @@ impl<K> Order<K> {
             let max_processing = self.limit.unwrap_or(u32::MAX);
             Limits { weight: weight.clamp(1, MAX_WEIGHT) as u16, max_processing, rate: None }
         });
-        Group { hash, limits, now: if limits.rate.is_some() { clock.now() } else { 0 } }
+        Group { hash, limits, now: if limits.rate.is_some() { clock.now_coarse() } else { 0 } }
     }
 }

@@ -12,7 +12,7 @@ use crate::free::Free;
 use crate::key::KeyHash;
 use crate::machine::{Claimed, Machine, NEVER};
 use crate::observe::{Observer, RunCounters};
-use crate::order::{AnyOrder, Group, NO_NEW};
+use crate::order::{AnyOrder, Group, NO_NEW, Shares};
 use crate::panics::contained;
 use crate::random::SplitMix;
 use crate::sync::{
@@ -109,7 +109,7 @@ impl<K: Hash + Eq> Shared<K> {
         #[cfg(feature = "lock-free")]
         let flags = if settings.lock_free { Flags(flags.0 | Flags::FREE.0) } else { flags };
         let measured = flags.has(Flags::MEASURED);
-        if measured {
+        if measured || order.limits_of.is_some() || order.shares == Shares::WorkTime {
             clock.calibrate();
         }
         if clock.is_given() {

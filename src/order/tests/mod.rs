@@ -7,8 +7,7 @@ mod stamps;
 mod turns;
 mod work;
 
-use super::{AnyOrder, Bin, Group, Limits, Place, Shares, level_of};
-use crate::rate_limiter::limit;
+use super::{AnyOrder, Bin, Group, Limits, PerSecond, Place, Shares, level_of};
 use fastrand::Rng;
 use plain::{Plain, Rules};
 
@@ -48,7 +47,7 @@ impl Keys {
     }
 
     fn group(&self, group: u64, limits: plain::Limits) -> Group {
-        let rate = limits.rate.map(|(token, burst)| limit(1e9 / token as f64, burst as u32).unwrap());
+        let rate = limits.rate.map(|(token, burst)| PerSecond::new(1e9 / token as f64, burst as u32));
         let limits = Limits { weight: limits.weight as u16, max_processing: limits.max, rate };
         Group { hash: hash(group), limits, now: self.now }
     }
