@@ -14,7 +14,7 @@ pub const LOCK_FREE_16: usize = usize::MAX;
 const fn name(shards: usize) -> &'static str {
     match shards {
         LOCK_FREE => "keyqueue, lock-free",
-        LOCK_FREE_16 => "lock-free, 16 shards",
+        LOCK_FREE_16 => "keyqueue, lock-free, 16 shards",
         1 => "keyqueue, 1 shard",
         _ => "keyqueue, 16 shards",
     }

@@ -17,9 +17,9 @@ pub const DEFAULT: &str = "keyqueue, 1 shard";
 /// The command that has measured tails.
 pub const TAILS: &str = "--bin shards -- --json";
 
-/// keyqueue, in one of its forms. The lock-free engine with several shards goes by the name "lock-free, 16 shards".
+/// keyqueue, in one of its forms.
 pub fn is_ours(subject: &str) -> bool {
-    subject == OURS || subject.starts_with("keyqueue, ") || subject.starts_with("lock-free, ")
+    subject == OURS || subject.starts_with("keyqueue, ")
 }
 
 /// The form alone: "16 shards". Empty for keyqueue without a form.

@@ -180,7 +180,7 @@ fn called(subject: &str) -> &str {
         DEFAULT => "**keyqueue**, the default (one shard)",
         "keyqueue, 16 shards" => "keyqueue, `shards(16)`",
         "keyqueue, lock-free" => "keyqueue, `lock_free()`",
-        "lock-free, 16 shards" => "keyqueue, `lock_free().shards(16)`",
+        "keyqueue, lock-free, 16 shards" => "keyqueue, `lock_free().shards(16)`",
         "parking_lot mutex" => "two sets and a deque, `parking_lot` mutex",
         "std mutex" => "the same, `std` mutex",
         _ => subject,
