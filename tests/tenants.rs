@@ -39,11 +39,13 @@ fn limit(keys: usize) -> GroupLimits {
     GroupLimits::new().max_processing(keys)
 }
 
-/// Runs a handler for the keys that are ready.
-fn work(queue: &WorkQueue<Key>, mut handler: impl FnMut(Key) -> Outcome) {
+/// Runs a handler for the keys that are ready. Returns how many runs have succeeded, were paused and have failed.
+fn work(queue: &WorkQueue<Key>, mut handler: impl FnMut(Key) -> Outcome) -> [u64; 3] {
     let workers = queue.workers().build();
     let mut run = pin!(workers.run_async(async |item: &Item<'_, Key>| handler(**item)));
     assert!(run.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    let tally = workers.tally();
+    [tally.succeeded, tally.paused, tally.failed]
 }
 
 /// The key comes back after the delay, and so does its group, while other groups go on. No failure is counted.
@@ -52,12 +54,12 @@ fn a_handler_pauses_its_group() {
     let (queue, time) = queue();
     queue.add_all([(1, 0), (1, 1), (2, 0), (1, 2)]);
     let mut seen = Vec::new();
-    work(&queue, |key| {
+    let counts = work(&queue, |key| {
         seen.push(key);
         let error = "429".into();
         if key == (1, 0) { Outcome::PauseGroup { delay: 30 * SEC, error } } else { Outcome::Success }
     });
-    assert_eq!(seen, [(1, 0), (2, 0)]);
+    assert_eq!((seen, counts), (vec![(1, 0), (2, 0)], [1, 1, 0]));
     assert_eq!((queue.len(), queue.delayed_len(), queue.num_requeues(&(1, 0))), (2, 1, 0));
     queue.add((1, 3));
     time.advance(30 * SEC - Duration::from_nanos(1));
@@ -287,7 +289,8 @@ fn without_groups_a_pause_is_a_retry() {
     let (clock, _time) = Clock::mock();
     let queue = WorkQueue::<Key>::builder().clock(clock).driver(Driver::Manual).build();
     queue.add((1, 0));
-    work(&queue, |_| Outcome::PauseGroup { delay: SEC, error: "429".into() });
+    let counts = work(&queue, |_| Outcome::PauseGroup { delay: SEC, error: "429".into() });
+    assert_eq!(counts, [0, 0, 1]);
     assert_eq!((queue.num_requeues(&(1, 0)), queue.stats().next_deadline), (1, Some(SEC)));
 }
 

@@ -134,6 +134,9 @@ pub struct Runs {
     /// Runs that ended with [`Outcome::RequeueAfter`](crate::Outcome::RequeueAfter) or
     /// [`RequeueWith`](crate::Outcome::RequeueWith).
     pub requeue: u64,
+    /// Runs that ended with [`Outcome::PauseGroup`](crate::Outcome::PauseGroup), in a queue with [groups](crate::WorkQueueBuilder::fair_by).
+    /// Without groups these are failed runs.
+    pub pause: u64,
     /// Failed runs whose key is retried, or would be, if the queue were not shut down.
     pub error: u64,
     /// Failed runs without a panic whose key was given up: by [`Outcome::GiveUp`](crate::Outcome::GiveUp), or after
@@ -145,9 +148,10 @@ pub struct Runs {
 
 impl Runs {
     pub(crate) fn add(&mut self, other: Self) {
-        let Self { success, requeue, error, give_up, panic } = other;
+        let Self { success, requeue, pause, error, give_up, panic } = other;
         self.success += success;
         self.requeue += requeue;
+        self.pause += pause;
         self.error += error;
         self.give_up += give_up;
         self.panic += panic;
