@@ -288,8 +288,8 @@ impl<K> WorkQueueBuilder<K> {
     /// or by the driver thread, after the clock was moved.
     ///
     /// # Errors
-    /// [`try_build`](Self::try_build) refuses a rate that is not a number, not positive or infinite, and a burst of 0. It also refuses a
-    /// pace in a lock-free queue.
+    /// [`try_build`](Self::try_build) refuses a rate that is not a finite number or less than one in a year, which is 3.17e-8, and a burst
+    /// of 0. It also refuses a pace in a lock-free queue.
     ///
     /// # Examples
     /// ```
@@ -665,7 +665,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueueBuilder<K> {
     /// * If a weight or a limit is set beside [`group_limits`](Self::group_limits).
     /// * If the limit is 0.
     /// * If the clock is a [function](Clock::from_fn), and the driver is not [`Driver::Manual`].
-    /// * If the rate of a [pace](Self::pace) is not a positive and finite number, or its burst is 0.
+    /// * If the rate or the burst of a [pace](Self::pace) is one that it refuses.
     /// * With the feature `lock-free`, if a setting is one that the lock-free engine does not have.
     ///
     /// # Examples
@@ -707,16 +707,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueueBuilder<K> {
             return Err(InvalidArgument::new(argument, value, why));
         }
         if let Some((rate, burst)) = self.settings.pace {
-            let why = if !rate.is_finite() || rate <= 0.0 {
-                "the rate must be positive and finite"
-            } else if burst == 0 {
-                "with a burst of 0 no key would be handed out"
-            } else {
-                ""
-            };
-            if !why.is_empty() {
-                return Err(InvalidArgument::new("pace", format!("({rate:?}, {burst})"), why));
-            }
+            InvalidArgument::check_rate("pace", rate, burst)?;
         }
         let Some(limit) = self.max_processing_per_group else { return Ok(()) };
         let why = if self.settings.order.group_of.is_none() {

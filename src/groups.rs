@@ -94,7 +94,7 @@ impl GroupLimits {
     /// Over any span of time the group gets at most `burst + per_second * span` hand-outs. This is as exact as a
     /// [`Bucket`](crate::rate_limiter::Bucket), and by the clock of the queue. A group without a token is *throttled*: its keys stay queued,
     /// and the driver makes them ready when the token is there. A token is spent by a hand-out, and by nothing else. A rate above 10^9 is no
-    /// limit. A rate that is not a positive and finite number, and a burst of 0, are [refused](Group::set).
+    /// limit. Refused are a rate that is not a finite number, or less than one in a year, and a burst of 0: see [`Group::set`].
     ///
     /// # Examples
     /// ```
@@ -121,13 +121,8 @@ impl GroupLimits {
         if max_processing == Some(0) {
             return Err(InvalidArgument::new("max_processing", 0, "no key would be handed out"));
         }
-        let why = match rate {
-            Some((rate, _)) if !rate.is_finite() || rate <= 0.0 => Some("the rate must be positive and finite"),
-            Some((_, 0)) => Some("with a burst of 0 no key would be handed out"),
-            _ => None,
-        };
-        if let (Some((rate, burst)), Some(why)) = (rate, why) {
-            return Err(InvalidArgument::new("rate", format!("({rate:?}, {burst})"), why));
+        if let Some((rate, burst)) = rate {
+            InvalidArgument::check_rate("rate", rate, burst)?;
         }
         Ok(Limits {
             weight: weight.clamp(1, MAX_WEIGHT) as u16,
@@ -240,7 +235,7 @@ impl<K> Group<'_, K> {
     ///
     /// # Errors
     /// * If the queue has no [groups](crate::WorkQueueBuilder::fair_by).
-    /// * If the limit is 0, the rate is not a positive and finite number, or its burst is 0.
+    /// * If the limit is 0, the burst of the rate is 0, or the rate is not a finite number or less than one in a year.
     ///
     /// # Examples
     /// ```

@@ -245,7 +245,9 @@ fn bad_values_are_refused() {
     let (queue, _time) = queue();
     let limits = GroupLimits::new;
     let bad = [limits().max_processing(0), limits().rate(1.0, 0)];
-    let bad_rates = [f64::NAN, 0.0, -0.0, -1.0, f64::INFINITY, f64::NEG_INFINITY].map(|rate| limits().rate(rate, 1));
+    let low = [f64::MIN_POSITIVE, 1e-300, 0.99 / (366.0 * 86_400.0)];
+    let bad_rates = [f64::NAN, 0.0, -0.0, -1.0, f64::INFINITY, f64::NEG_INFINITY].into_iter().chain(low);
+    let bad_rates = bad_rates.map(|rate| limits().rate(rate, 1));
     for bad in bad.into_iter().chain(bad_rates) {
         let error = queue.group(&(1, 0)).set(bad).unwrap_err();
         assert!(["max_processing", "rate"].contains(&error.argument()), "{error}");
@@ -280,6 +282,23 @@ fn bad_values_are_refused() {
     ];
     for (builder, argument) in refused {
         assert_eq!(builder.try_build().unwrap_err().argument(), argument);
+    }
+}
+
+/// At the lowest rate a group is forgotten when its token is there again, and so no group is remembered for ever.
+#[test]
+fn a_group_with_the_lowest_rate_is_forgotten() {
+    const YEAR: u32 = 365 * 86_400;
+    let (builder, time) = builder();
+    let queue = builder.group_limits(|_| GroupLimits::new().rate(1.0 / f64::from(YEAR), 1)).build();
+    queue.add_all([(1, 0), (1, 1)]);
+    assert_eq!((take_all(&queue).len(), queue.stats().groups_throttled), (1, 1));
+    assert!(queue.remove(&(1, 1)));
+    for (seconds, groups) in [(YEAR - 1, 1), (2, 0)] {
+        time.advance(SEC * seconds);
+        queue.turn();
+        queue.shrink_to_fit();
+        assert_eq!(queue.stats().groups, groups);
     }
 }
 
