@@ -11,6 +11,8 @@ use std::time::Duration;
 ///
 /// By default a group has a weight of 1, and nothing holds it back.
 ///
+/// With the feature `serde`: `Serialize` and `Deserialize`. A field that is missing has its default.
+///
 /// # Examples
 /// ```
 /// use keyqueue::GroupLimits;
@@ -22,7 +24,7 @@ use std::time::Duration;
 #[doc(alias = "tenant")]
 #[doc(alias = "quota")]
 #[derive(Debug, Clone, Copy, PartialEq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(default))]
 #[must_use]
 #[non_exhaustive]
 pub struct GroupLimits {

@@ -94,9 +94,6 @@ pub struct GroupMetrics {
     /// The longest time that the first queued key of a group has waited. `None` if no group has a queued key, or the queue does not
     /// [measure](crate::WorkQueueBuilder::measure).
     pub longest_wait: Option<Duration>,
-    /// All hand-outs, or all nanoseconds of work if groups pay with these, of the groups that are known.
-    #[cfg_attr(feature = "serde", serde(skip))]
-    pub(crate) total: f64,
 }
 
 /// How often handlers of [`Workers`](crate::Workers) have run, by their result; from [`Metrics::runs`].

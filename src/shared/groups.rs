@@ -57,16 +57,16 @@ impl<K> Shared<K> {
         Self::in_group(this, group, |section| section.pause_group(group.hash, until, now));
     }
 
-    /// What a report says of all groups.
-    pub(crate) fn group_metrics(&self) -> GroupMetrics {
-        let (mut metrics, mut shares) = (GroupMetrics::default(), [0.0; 2]);
+    /// What a report says of all groups, and what these have paid for their turns.
+    pub(crate) fn group_metrics(&self) -> (GroupMetrics, f64) {
+        let (mut metrics, mut shares, mut all) = (GroupMetrics::default(), [0.0; 2], 0.0);
         for locked in self.all() {
             in_steps(|at| {
                 let held = locked.lock();
                 let now = self.settings.clock.now();
                 held.see_groups(at, |GroupSeen { group, queued, queued_at }| {
                     let share = group.paid();
-                    metrics.total += share;
+                    all += share;
                     metrics.largest_share = metrics.largest_share.max(share);
                     metrics.limited += usize::from(group.limits.holds_back());
                     let waited = queued_at.map(|queued_at| Duration::from_nanos(now.saturating_sub(queued_at)));
@@ -81,10 +81,10 @@ impl<K> Shared<K> {
         }
         let [sum, squares] = shares;
         metrics.fairness = if squares > 0.0 { sum * sum / (metrics.active as f64 * squares) } else { 1.0 };
-        if metrics.total > 0.0 {
-            metrics.largest_share /= metrics.total;
+        if all > 0.0 {
+            metrics.largest_share /= all;
         }
-        metrics
+        (metrics, all)
     }
 
     /// `stats` of a group.
@@ -95,7 +95,7 @@ impl<K> Shared<K> {
         drop(held);
         let oldest = queued_at.map(|queued_at| time_left(now, queued_at));
         let mut stats = GroupStats { queued, oldest, ..GroupStats::new((), &group, now) };
-        stats.share_in(self.group_metrics().total);
+        stats.share_in(self.group_metrics().1);
         Some(stats)
     }
 
