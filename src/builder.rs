@@ -260,10 +260,8 @@ impl<K> WorkQueueBuilder<K> {
     /// contrast, is asked by retries only. A queue starts with `burst` tokens. Each hand-out spends one, and `rate_per_second` of them come
     /// in a second, until there are `burst` again. It does not matter how long the keys are then processed.
     ///
-    /// The limit is exact, also with several [shards](Self::shards), by the times at which getters read the [clock](Self::clock) (to within
-    /// four nanoseconds of the span, if a token does not take a whole number of them). It is the *generic cell rate algorithm* (ITU-T I.371),
-    /// as in a [`Bucket`](crate::rate_limiter::Bucket). A rate above 10^9 is no limit, because it is more than a token for each step of the
-    /// clock.
+    /// The limit is as exact as a [`Bucket`](crate::rate_limiter::Bucket), also with several [shards](Self::shards), by the times at which
+    /// getters read the [clock](Self::clock). As there, a rate above 10^9 is no limit.
     ///
     /// # While there is no token
     ///
@@ -479,11 +477,14 @@ impl<K> WorkQueueBuilder<K> {
 
     /// Makes groups of keys (namespaces, tenants, hosts) take turns, so that none drowns the others. By default keys have no groups.
     ///
-    /// In its turn a group with queued keys gives [`group_weight`](Self::group_weight) keys (1 by default), and then goes to the end.
-    /// Within a group keys are first in, first out, and with priorities, groups take turns within a priority. A group that had no queued
-    /// keys comes before those that have had turns, unless its own next turn would not have come yet, in which case it joins at the end.
-    /// With several [shards](Self::shards), the group of a key chooses its shard instead of the key, so that a group is in one of them, and
-    /// groups take turns in each. A few large groups therefore do not use all shards.
+    /// In its turn a group with queued keys gives as many keys as its [weight](GroupLimits::weight), and then goes to the end. Within a
+    /// group keys are first in, first out, and with priorities, groups take turns within a priority. A group that had no queued keys comes
+    /// before those that have had turns, unless its own next turn would not have come yet, in which case it joins at the end. With several
+    /// [shards](Self::shards), the group of a key chooses its shard instead of the key, so that a group is in one of them. A few large
+    /// groups therefore do not use all shards.
+    ///
+    /// [`group_limits`](Self::group_limits) says what a group may have beside its turns, and [`fair_share`](Self::fair_share) what a turn
+    /// costs.
     ///
     /// The queue knows a group by a 64-bit hash of the function's result, so two groups with the same hash count as one. The queue calls
     /// the function under no lock, once for a key that is new to the queue, or twice if two threads add the key at the same time. If the
@@ -509,9 +510,8 @@ impl<K> WorkQueueBuilder<K> {
         self
     }
 
-    /// How many keys a group gives in a turn, from 1 to 1000 (other values are clamped). The queue asks with each new key, but the answer
-    /// counts only if the group has no queued, processing or delayed key then, and none with counted failures. Needs
-    /// [`fair_by`](Self::fair_by). 1 by default.
+    /// The [weight](GroupLimits::weight) of the group of a key. The queue asks for it as [`group_limits`](Self::group_limits) says, beside
+    /// which it is refused. Needs [`fair_by`](Self::fair_by). 1 by default.
     ///
     /// # Examples
     /// ```
@@ -530,14 +530,8 @@ impl<K> WorkQueueBuilder<K> {
         self
     }
 
-    /// The number of keys of a group that may be processing at a time. Needs [`fair_by`](Self::fair_by). The limit is exact, also with
-    /// several [shards](Self::shards). No limit by default.
-    ///
-    /// A group at its limit is *full*: the queue hands out none of its queued keys until one of its processing keys is done. These keys
-    /// count in [`len`](WorkQueue::len), and drains wait for them. After a shut-down, getters wait while such keys are queued. A group that
-    /// reaches the limit ends its turn, whatever its weight. When it has room again, it goes ahead of the groups that have had turns if it
-    /// has missed one meanwhile, and otherwise joins at the end. With priorities, the levels of a group share its room. So that none of them
-    /// starves, one that others of its group have overtaken often gets a hand-out of its own, unless the queue is strict.
+    /// The [number of keys](GroupLimits::max_processing) of a group that may be processing at a time, the same for all groups. Needs
+    /// [`fair_by`](Self::fair_by), and is refused beside [`group_limits`](Self::group_limits). No limit by default.
     ///
     /// # Examples
     /// ```
@@ -559,14 +553,13 @@ impl<K> WorkQueueBuilder<K> {
         self
     }
 
-    /// The weight and the limits of the group of a key. Needs [`fair_by`](Self::fair_by), and takes the place of
-    /// [`group_weight`](Self::group_weight) and [`max_processing_per_group`](Self::max_processing_per_group), which are refused beside it.
-    /// Limits and rates need a queue with one shard.
+    /// The weight, the limit and the rate of the group of a key. Needs [`fair_by`](Self::fair_by), and takes the place of
+    /// [`group_weight`](Self::group_weight) and [`max_processing_per_group`](Self::max_processing_per_group).
     ///
     /// The queue asks with each new key, under no lock, but the answer counts only if the group has no queued, processing or delayed key
-    /// then, and none with counted failures. [`Group::set`](crate::Group::set) changes the limits of a group that is known. The tokens of
-    /// its [rate](GroupLimits::rate) that a group has spent stay spent while it has no key. If the function panics, the add panics and has no
-    /// effect. It also panics, with the text of the error, if the limits are some that [`Group::set`](crate::Group::set) refuses.
+    /// then, and none with counted failures. [`Group::set`](crate::Group::set) changes the limits of a group that is known. If the function
+    /// panics, the add panics and has no effect. It also panics, with the text of the error, if the limits are some that `Group::set`
+    /// refuses.
     ///
     /// # Examples
     /// ```

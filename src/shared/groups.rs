@@ -18,13 +18,17 @@ impl<K> Shared<K> {
         if has_groups { Ok(()) } else { Err(InvalidArgument::new("group", call, "it needs `fair_by`")) }
     }
 
-    /// Makes a critical section in the shard of a group. Then starts the driver thread, if the call has made its first deadline.
-    fn in_group(this: &Arc<Self>, group: Group, change: impl FnOnce(&mut Section<'_, K>)) {
-        let locked = this.at(this.shard_of_group(group));
-        let mut section = this.section(locked.lock());
-        change(&mut section);
-        section.end();
-        Self::ensure_driver(this);
+    /// Changes a group, if keys have groups, in a critical section of its shard, with the time. Then starts the driver thread, if the call
+    /// has made its first deadline.
+    fn in_group(this: &Arc<Self>, group: Group, change: impl FnOnce(&mut Section<'_, K>, u64)) {
+        if this.settings.order.has_groups() {
+            let now = this.settings.clock.now();
+            let locked = this.at(this.shard_of_group(group));
+            let mut section = this.section(locked.lock());
+            change(&mut section, now);
+            section.end();
+            Self::ensure_driver(this);
+        }
     }
 
     /// For a call that may hold a group back: getters will wait although keys are queued, also after a shut-down.
@@ -36,25 +40,23 @@ impl<K> Shared<K> {
 
     pub(crate) fn set_group(this: &Arc<Self>, group: Group) {
         this.expect_holds();
-        let group = Group { now: this.settings.clock.now(), ..group };
-        Self::in_group(this, group, |section| section.set_group(group));
+        Self::in_group(this, group, |section, now| section.set_group(Group { now, ..group }));
     }
 
     pub(crate) fn unset_group(this: &Arc<Self>, group: Group) {
-        if this.settings.order.has_groups() {
-            let group = Group { now: this.settings.clock.now(), ..group };
-            Self::in_group(this, group, |section| section.unset_group(group));
-        }
+        Self::in_group(this, group, |section, now| section.unset_group(Group { now, ..group }));
     }
 
     pub(crate) fn pause_group(this: &Arc<Self>, group: Group, time: Duration) {
-        if time.is_zero() {
-            return;
+        if !time.is_zero() {
+            this.expect_holds();
+            let until = |now: u64| now.saturating_add(nanos(time));
+            Self::in_group(this, group, |section, now| section.pause_group(group.hash, until(now), now));
         }
-        this.expect_holds();
-        let now = this.settings.clock.now();
-        let until = now.saturating_add(nanos(time));
-        Self::in_group(this, group, |section| section.pause_group(group.hash, until, now));
+    }
+
+    pub(crate) fn resume_group(this: &Arc<Self>, group: Group) {
+        Self::in_group(this, group, |section, now| section.resume_group(group.hash, now));
     }
 
     /// What a report says of all groups, and what these have paid for their turns.
@@ -97,12 +99,5 @@ impl<K> Shared<K> {
         let mut stats = GroupStats { queued, oldest, ..GroupStats::new((), &group, now) };
         stats.share_in(self.group_metrics().1);
         Some(stats)
-    }
-
-    pub(crate) fn resume_group(this: &Arc<Self>, group: Group) {
-        if this.settings.order.has_groups() {
-            let now = this.settings.clock.now();
-            Self::in_group(this, group, |section| section.resume_group(group.hash, now));
-        }
     }
 }
