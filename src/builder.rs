@@ -71,8 +71,6 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Default for WorkQueue<K> {
 #[doc(alias = "TypedRateLimitingQueueConfig")]
 pub struct WorkQueueBuilder<K> {
     settings: Settings<K>,
-    /// As the user has set it.
-    max_processing_per_group: Option<usize>,
 }
 
 impl<K> WorkQueueBuilder<K> {
@@ -94,7 +92,7 @@ impl<K> WorkQueueBuilder<K> {
             order: Order::default(),
             pace: None,
         };
-        Self { settings, max_processing_per_group: None }
+        Self { settings }
     }
 
     /// The queue's name, which appears in `Debug` output, metrics, spans, and the names of its workers' threads. Empty by default.
@@ -549,7 +547,7 @@ impl<K> WorkQueueBuilder<K> {
     /// assert_eq!(*queue.get().unwrap(), ("a.example", 2));
     /// ```
     pub fn max_processing_per_group(mut self, n: usize) -> Self {
-        self.max_processing_per_group = Some(n);
+        self.settings.order.limit = Some(n);
         self
     }
 
@@ -669,13 +667,13 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueueBuilder<K> {
     ///     WorkQueue::<u32>::builder().max_processing_per_group(1).try_build().unwrap_err();
     /// assert_eq!(error.argument(), "max_processing_per_group"); // a limit needs `fair_by`
     /// ```
-    pub fn try_build(mut self) -> Result<WorkQueue<K>, InvalidArgument> {
+    pub fn try_build(self) -> Result<WorkQueue<K>, InvalidArgument> {
         self.check()?;
         Ok(self.build_with(start_driver_thread))
     }
 
     /// Checks the arguments that depend on each other.
-    fn check(&mut self) -> Result<(), InvalidArgument> {
+    fn check(&self) -> Result<(), InvalidArgument> {
         #[cfg(feature = "lock-free")]
         if self.settings.lock_free {
             self.check_lock_free()?;
@@ -688,33 +686,26 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueueBuilder<K> {
             ));
         }
         let order = &self.settings.order;
-        let has_limits = order.limits_of.is_some();
+        let function = |is_set: bool| is_set.then(|| "a function".to_owned());
+        let [weight, limits] = [order.weight_of.is_some(), order.limits_of.is_some()].map(function);
+        let limit = order.limit.map(|limit| limit.to_string());
+        let by_work = (order.shares == Shares::WorkTime).then(|| "WorkTime".to_owned());
+        let (no_groups, has_limits) = (order.group_of.is_none(), limits.is_some());
         let refused = [
-            ("group_weight", order.weight_of.is_some() && order.group_of.is_none(), "it needs `fair_by`"),
-            ("group_limits", has_limits && order.group_of.is_none(), "it needs `fair_by`"),
-            ("fair_share", order.shares != Shares::HandOuts && order.group_of.is_none(), "it needs `fair_by`"),
-            ("group_weight", has_limits && order.weight_of.is_some(), "`group_limits` has the weight"),
+            ("group_limits", limits, no_groups, "it needs `fair_by`"),
+            ("fair_share", by_work, no_groups, "it needs `fair_by`"),
+            ("group_weight", weight.clone(), no_groups, "it needs `fair_by`"),
+            ("group_weight", weight, has_limits, "`group_limits` has the weight"),
+            ("max_processing_per_group", limit.clone(), no_groups, "it needs `fair_by`"),
+            ("max_processing_per_group", limit.clone(), has_limits, "`group_limits` has the limit"),
+            ("max_processing_per_group", limit, order.limit == Some(0), "no key would be handed out"),
         ];
-        if let Some((argument, _, why)) = refused.into_iter().find(|(_, is_refused, _)| *is_refused) {
-            let value = if argument == "fair_share" { "WorkTime" } else { "a function" };
-            return Err(InvalidArgument::new(argument, value, why));
+        for (argument, value, is_refused, why) in refused {
+            if let (Some(value), true) = (value, is_refused) {
+                return Err(InvalidArgument::new(argument, value, why));
+            }
         }
-        if let Some((rate, burst)) = self.settings.pace {
-            InvalidArgument::check_rate("pace", rate, burst)?;
-        }
-        let Some(limit) = self.max_processing_per_group else { return Ok(()) };
-        let why = if self.settings.order.group_of.is_none() {
-            "it needs `fair_by`"
-        } else if self.settings.order.limits_of.is_some() {
-            "`group_limits` has the limit"
-        } else if limit == 0 {
-            "no key would be handed out"
-        } else {
-            // A limit above 2^32 keys is none, because a queue has fewer.
-            self.settings.order.limit = u32::try_from(limit).ok().filter(|limit| *limit < u32::MAX);
-            return Ok(());
-        };
-        Err(InvalidArgument::new("max_processing_per_group", limit, why))
+        self.settings.pace.map_or(Ok(()), |(rate, burst)| InvalidArgument::check_rate("pace", rate, burst))
     }
 
     /// The setting that the lock-free engine does not have, if one is set.
@@ -739,14 +730,14 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueueBuilder<K> {
     }
 
     /// Like [`build`](Self::build). `start` starts the driver thread; in a test it may return an error.
-    pub(crate) fn build_with(mut self, start: fn(&Arc<Shared<K>>) -> std::io::Result<()>) -> WorkQueue<K> {
+    pub(crate) fn build_with(self, start: fn(&Arc<Shared<K>>) -> std::io::Result<()>) -> WorkQueue<K> {
         if let Err(error) = self.check() {
             panic!("{error}");
         }
         // Runs the tests of the locked engine on the other one: see ci/lock-free.sh.
         #[cfg(all(feature = "lock-free", keyqueue_lock_free))]
-        if self.check_lock_free().is_ok() {
-            self.settings.lock_free = true;
+        if !self.settings.lock_free && self.check_lock_free().is_ok() {
+            return self.lock_free().build_with(start);
         }
         WorkQueue { shared: Arc::new(Shared::new(self.settings, start)) }
     }
@@ -774,7 +765,7 @@ impl<K> fmt::Debug for WorkQueueBuilder<K> {
             .field("pace", pace)
             .field("strict_priorities", &order.strict)
             .field("fair_by", &order.group_of.is_some())
-            .field("max_processing_per_group", &self.max_processing_per_group)
+            .field("max_processing_per_group", &order.limit)
             .field("group_limits", &order.limits_of.is_some())
             .field("fair_share", &order.shares)
             .finish_non_exhaustive()

@@ -2,7 +2,7 @@
 
 use crate::order::{Group as Order, Limits, Shares};
 use crate::rate_limiter::limit;
-use crate::shared::{MAX_WEIGHT, Shared};
+use crate::shared::{MAX_WEIGHT, Shared, most_processing};
 use crate::{GroupStats, InvalidArgument, WorkQueue};
 use std::fmt;
 use std::time::Duration;
@@ -138,8 +138,7 @@ impl GroupLimits {
         }
         Ok(Limits {
             weight: weight.clamp(1, MAX_WEIGHT) as u16,
-            // A limit above 2^32 keys is none, because a queue has fewer.
-            max_processing: max_processing.map_or(u32::MAX, |keys| u32::try_from(keys).unwrap_or(u32::MAX)),
+            max_processing: most_processing(max_processing),
             rate: rate.and_then(|(rate, burst)| limit(rate, burst)),
         })
     }
