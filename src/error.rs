@@ -173,7 +173,7 @@ impl InvalidArgument {
     }
 }
 
-/// The lowest rate of hand-outs, in a second: one in 366 days. So that 1 / 365 days is not lower, whatever its rounding.
+/// The lowest rate of hand-outs, in a second. It is one in 366 days, so that one in 365 is accepted, however it was rounded.
 const LOWEST_RATE: f64 = 1.0 / (366.0 * 86_400.0);
 
 /// Formats a number in at most 25 characters: with an exponent if it is very large or very small, where `{}` writes up to 300 digits.

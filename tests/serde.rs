@@ -48,8 +48,8 @@ fn snapshots_are_read_back() {
     same_after_json(&leftover);
 }
 
-/// Groups that are full, throttled, and paused with and without an end. Their weights are equal, so that no fraction is one that `serde_json`
-/// rounds as it reads it.
+/// Groups that are full, throttled, and paused with and without an end. Their weights are equal, so that no fraction is one that
+/// `serde_json` rounds as it reads it.
 #[test]
 fn statistics_of_groups_are_read_back() {
     let (clock, _time) = Clock::mock();

@@ -131,8 +131,8 @@ pub struct Runs {
     /// Runs that ended with [`Outcome::RequeueAfter`](crate::Outcome::RequeueAfter) or
     /// [`RequeueWith`](crate::Outcome::RequeueWith).
     pub requeue: u64,
-    /// Runs that ended with [`Outcome::PauseGroup`](crate::Outcome::PauseGroup), in a queue with [groups](crate::WorkQueueBuilder::fair_by).
-    /// Without groups these are failed runs.
+    /// Runs that ended with [`Outcome::PauseGroup`](crate::Outcome::PauseGroup). In a queue without
+    /// [groups](crate::WorkQueueBuilder::fair_by) these are failed runs.
     pub pause: u64,
     /// Failed runs whose key is retried, or would be, if the queue were not shut down.
     pub error: u64,
