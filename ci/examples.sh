@@ -55,7 +55,7 @@ prints '^0 left'
 echo "--- top"
 "$programs/top" --frames 3
 "$programs/top" --picture "$folder/out"
-for panel in "queued keys" "times, last 5.0 s" "processing keys" "delays to come" "keys that fail most" "29 s ago"; do
+for panel in "queued keys" "times, last 5.0 s" "processing keys" "delays to come" "held back" "keys that fail most" "29 s ago"; do
     prints ">$panel</text>"
 done
 echo "--- controller"

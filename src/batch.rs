@@ -35,7 +35,7 @@ use std::ops::Deref;
 /// ```
 /// Some keys have failed:
 /// ```
-/// # let queue = keyqueue::WorkQueue::new();
+/// # let queue = keyqueue::WorkQueue::builder().driver(keyqueue::Driver::Manual).build();
 /// queue.add_all(["pod-1", "pod-2", "pod-3"]);
 /// let mut batch = queue.get_batch(10);
 /// let failed = |key: &str| key == "pod-2";

@@ -71,8 +71,6 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Default for WorkQueue<K> {
 #[doc(alias = "TypedRateLimitingQueueConfig")]
 pub struct WorkQueueBuilder<K> {
     settings: Settings<K>,
-    /// As the user has set it.
-    max_processing_per_group: Option<usize>,
 }
 
 impl<K> WorkQueueBuilder<K> {
@@ -94,7 +92,7 @@ impl<K> WorkQueueBuilder<K> {
             order: Order::default(),
             pace: None,
         };
-        Self { settings, max_processing_per_group: None }
+        Self { settings }
     }
 
     /// The queue's name, which appears in `Debug` output, metrics, spans, and the names of its workers' threads. Empty by default.
@@ -260,10 +258,8 @@ impl<K> WorkQueueBuilder<K> {
     /// contrast, is asked by retries only. A queue starts with `burst` tokens. Each hand-out spends one, and `rate_per_second` of them come
     /// in a second, until there are `burst` again. It does not matter how long the keys are then processed.
     ///
-    /// The limit is exact, also with several [shards](Self::shards), by the times at which getters read the [clock](Self::clock) (to within
-    /// four nanoseconds of the span, if a token does not take a whole number of them). It is the *generic cell rate algorithm* (ITU-T I.371),
-    /// as in a [`Bucket`](crate::rate_limiter::Bucket). A rate above 10^9 is no limit, because it is more than a token for each step of the
-    /// clock.
+    /// The limit is as exact as a [`Bucket`](crate::rate_limiter::Bucket), also with several [shards](Self::shards), by the times at which
+    /// getters read the [clock](Self::clock). As there, a rate above 10^9 is no limit.
     ///
     /// # While there is no token
     ///
@@ -288,8 +284,8 @@ impl<K> WorkQueueBuilder<K> {
     /// or by the driver thread, after the clock was moved.
     ///
     /// # Errors
-    /// [`try_build`](Self::try_build) refuses a rate that is not a number, not positive or infinite, and a burst of 0. It also refuses a
-    /// pace in a lock-free queue.
+    /// [`try_build`](Self::try_build) refuses a rate that is not a finite number or less than one in a year, which is 3.17e-8, and a burst
+    /// of 0. It also refuses a pace in a lock-free queue.
     ///
     /// # Examples
     /// ```
@@ -479,11 +475,14 @@ impl<K> WorkQueueBuilder<K> {
 
     /// Makes groups of keys (namespaces, tenants, hosts) take turns, so that none drowns the others. By default keys have no groups.
     ///
-    /// In its turn a group with queued keys gives [`group_weight`](Self::group_weight) keys (1 by default), and then goes to the end.
-    /// Within a group keys are first in, first out, and with priorities, groups take turns within a priority. A group that had no queued
-    /// keys comes before those that have had turns, unless its own next turn would not have come yet, in which case it joins at the end.
-    /// With several [shards](Self::shards), the group of a key chooses its shard instead of the key, so that a group is in one of them, and
-    /// groups take turns in each. A few large groups therefore do not use all shards.
+    /// In its turn a group with queued keys gives as many keys as its [weight](GroupLimits::weight), and then goes to the end. Within a
+    /// group keys are first in, first out, and with priorities, groups take turns within a priority. A group that had no queued keys comes
+    /// before those that have had turns, unless its own next turn would not have come yet, in which case it joins at the end. With several
+    /// [shards](Self::shards), the group of a key chooses its shard instead of the key, so that a group is in one of them. A few large
+    /// groups therefore do not use all shards.
+    ///
+    /// [`group_limits`](Self::group_limits) says what a group may have beside its turns, and [`fair_share`](Self::fair_share) what a turn
+    /// costs.
     ///
     /// The queue knows a group by a 64-bit hash of the function's result, so two groups with the same hash count as one. The queue calls
     /// the function under no lock, once for a key that is new to the queue, or twice if two threads add the key at the same time. If the
@@ -509,9 +508,8 @@ impl<K> WorkQueueBuilder<K> {
         self
     }
 
-    /// How many keys a group gives in a turn, from 1 to 1000 (other values are clamped). The queue asks with each new key, but the answer
-    /// counts only if the group has no queued, processing or delayed key then, and none with counted failures. Needs
-    /// [`fair_by`](Self::fair_by). 1 by default.
+    /// The [weight](GroupLimits::weight) of the group of a key. The queue asks for it as [`group_limits`](Self::group_limits) says, beside
+    /// which it is refused. Needs [`fair_by`](Self::fair_by). 1 by default.
     ///
     /// # Examples
     /// ```
@@ -530,14 +528,8 @@ impl<K> WorkQueueBuilder<K> {
         self
     }
 
-    /// The number of keys of a group that may be processing at a time. Needs [`fair_by`](Self::fair_by). The limit is exact, also with
-    /// several [shards](Self::shards). No limit by default.
-    ///
-    /// A group at its limit is *full*: the queue hands out none of its queued keys until one of its processing keys is done. These keys
-    /// count in [`len`](WorkQueue::len), and drains wait for them. After a shut-down, getters wait while such keys are queued. A group that
-    /// reaches the limit ends its turn, whatever its weight. When it has room again, it goes ahead of the groups that have had turns if it
-    /// has missed one meanwhile, and otherwise joins at the end. With priorities, the levels of a group share its room. So that none of them
-    /// starves, one that others of its group have overtaken often gets a hand-out of its own, unless the queue is strict.
+    /// The [number of keys](GroupLimits::max_processing) of a group that may be processing at a time, the same for all groups. Needs
+    /// [`fair_by`](Self::fair_by), and is refused beside [`group_limits`](Self::group_limits). No limit by default.
     ///
     /// # Examples
     /// ```
@@ -555,18 +547,17 @@ impl<K> WorkQueueBuilder<K> {
     /// assert_eq!(*queue.get().unwrap(), ("a.example", 2));
     /// ```
     pub fn max_processing_per_group(mut self, n: usize) -> Self {
-        self.max_processing_per_group = Some(n);
+        self.settings.order.limit = Some(n);
         self
     }
 
-    /// The weight and the limits of the group of a key. Needs [`fair_by`](Self::fair_by), and takes the place of
-    /// [`group_weight`](Self::group_weight) and [`max_processing_per_group`](Self::max_processing_per_group), which are refused beside it.
-    /// Limits and rates need a queue with one shard.
+    /// The weight, the limit and the rate of the group of a key. Needs [`fair_by`](Self::fair_by), and takes the place of
+    /// [`group_weight`](Self::group_weight) and [`max_processing_per_group`](Self::max_processing_per_group).
     ///
     /// The queue asks with each new key, under no lock, but the answer counts only if the group has no queued, processing or delayed key
-    /// then, and none with counted failures. [`Group::set`](crate::Group::set) changes the limits of a group that is known. The tokens of
-    /// its [rate](GroupLimits::rate) that a group has spent stay spent while it has no key. If the function panics, the add panics and has no
-    /// effect. It also panics, with the text of the error, if the limits are some that [`Group::set`](crate::Group::set) refuses.
+    /// then, and none with counted failures. [`Group::set`](crate::Group::set) changes the limits of a group that is known. If the function
+    /// panics, the add panics and has no effect. It also panics, with the text of the error, if the limits are some that `Group::set`
+    /// refuses.
     ///
     /// # Examples
     /// ```
@@ -665,7 +656,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueueBuilder<K> {
     /// * If a weight or a limit is set beside [`group_limits`](Self::group_limits).
     /// * If the limit is 0.
     /// * If the clock is a [function](Clock::from_fn), and the driver is not [`Driver::Manual`].
-    /// * If the rate of a [pace](Self::pace) is not a positive and finite number, or its burst is 0.
+    /// * If the rate or the burst of a [pace](Self::pace) is one that it refuses.
     /// * With the feature `lock-free`, if a setting is one that the lock-free engine does not have.
     ///
     /// # Examples
@@ -676,13 +667,13 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueueBuilder<K> {
     ///     WorkQueue::<u32>::builder().max_processing_per_group(1).try_build().unwrap_err();
     /// assert_eq!(error.argument(), "max_processing_per_group"); // a limit needs `fair_by`
     /// ```
-    pub fn try_build(mut self) -> Result<WorkQueue<K>, InvalidArgument> {
+    pub fn try_build(self) -> Result<WorkQueue<K>, InvalidArgument> {
         self.check()?;
         Ok(self.build_with(start_driver_thread))
     }
 
     /// Checks the arguments that depend on each other.
-    fn check(&mut self) -> Result<(), InvalidArgument> {
+    fn check(&self) -> Result<(), InvalidArgument> {
         #[cfg(feature = "lock-free")]
         if self.settings.lock_free {
             self.check_lock_free()?;
@@ -695,42 +686,26 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueueBuilder<K> {
             ));
         }
         let order = &self.settings.order;
-        let has_limits = order.limits_of.is_some();
+        let function = |is_set: bool| is_set.then(|| "a function".to_owned());
+        let [weight, limits] = [order.weight_of.is_some(), order.limits_of.is_some()].map(function);
+        let limit = order.limit.map(|limit| limit.to_string());
+        let by_work = (order.shares == Shares::WorkTime).then(|| "WorkTime".to_owned());
+        let (no_groups, has_limits) = (order.group_of.is_none(), limits.is_some());
         let refused = [
-            ("group_weight", order.weight_of.is_some() && order.group_of.is_none(), "it needs `fair_by`"),
-            ("group_limits", has_limits && order.group_of.is_none(), "it needs `fair_by`"),
-            ("fair_share", order.shares != Shares::HandOuts && order.group_of.is_none(), "it needs `fair_by`"),
-            ("group_weight", has_limits && order.weight_of.is_some(), "`group_limits` has the weight"),
+            ("group_limits", limits, no_groups, "it needs `fair_by`"),
+            ("fair_share", by_work, no_groups, "it needs `fair_by`"),
+            ("group_weight", weight.clone(), no_groups, "it needs `fair_by`"),
+            ("group_weight", weight, has_limits, "`group_limits` has the weight"),
+            ("max_processing_per_group", limit.clone(), no_groups, "it needs `fair_by`"),
+            ("max_processing_per_group", limit.clone(), has_limits, "`group_limits` has the limit"),
+            ("max_processing_per_group", limit, order.limit == Some(0), "no key would be handed out"),
         ];
-        if let Some((argument, _, why)) = refused.into_iter().find(|(_, is_refused, _)| *is_refused) {
-            let value = if argument == "fair_share" { "WorkTime" } else { "a function" };
-            return Err(InvalidArgument::new(argument, value, why));
-        }
-        if let Some((rate, burst)) = self.settings.pace {
-            let why = if !rate.is_finite() || rate <= 0.0 {
-                "the rate must be positive and finite"
-            } else if burst == 0 {
-                "with a burst of 0 no key would be handed out"
-            } else {
-                ""
-            };
-            if !why.is_empty() {
-                return Err(InvalidArgument::new("pace", format!("({rate:?}, {burst})"), why));
+        for (argument, value, is_refused, why) in refused {
+            if let (Some(value), true) = (value, is_refused) {
+                return Err(InvalidArgument::new(argument, value, why));
             }
         }
-        let Some(limit) = self.max_processing_per_group else { return Ok(()) };
-        let why = if self.settings.order.group_of.is_none() {
-            "it needs `fair_by`"
-        } else if self.settings.order.limits_of.is_some() {
-            "`group_limits` has the limit"
-        } else if limit == 0 {
-            "no key would be handed out"
-        } else {
-            // A limit above 2^32 keys is none, because a queue has fewer.
-            self.settings.order.limit = u32::try_from(limit).ok().filter(|limit| *limit < u32::MAX);
-            return Ok(());
-        };
-        Err(InvalidArgument::new("max_processing_per_group", limit, why))
+        self.settings.pace.map_or(Ok(()), |(rate, burst)| InvalidArgument::check_rate("pace", rate, burst))
     }
 
     /// The setting that the lock-free engine does not have, if one is set.
@@ -755,14 +730,14 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueueBuilder<K> {
     }
 
     /// Like [`build`](Self::build). `start` starts the driver thread; in a test it may return an error.
-    pub(crate) fn build_with(mut self, start: fn(&Arc<Shared<K>>) -> std::io::Result<()>) -> WorkQueue<K> {
+    pub(crate) fn build_with(self, start: fn(&Arc<Shared<K>>) -> std::io::Result<()>) -> WorkQueue<K> {
         if let Err(error) = self.check() {
             panic!("{error}");
         }
         // Runs the tests of the locked engine on the other one: see ci/lock-free.sh.
         #[cfg(all(feature = "lock-free", keyqueue_lock_free))]
-        if self.check_lock_free().is_ok() {
-            self.settings.lock_free = true;
+        if !self.settings.lock_free && self.check_lock_free().is_ok() {
+            return self.lock_free().build_with(start);
         }
         WorkQueue { shared: Arc::new(Shared::new(self.settings, start)) }
     }
@@ -790,7 +765,7 @@ impl<K> fmt::Debug for WorkQueueBuilder<K> {
             .field("pace", pace)
             .field("strict_priorities", &order.strict)
             .field("fair_by", &order.group_of.is_some())
-            .field("max_processing_per_group", &self.max_processing_per_group)
+            .field("max_processing_per_group", &order.limit)
             .field("group_limits", &order.limits_of.is_some())
             .field("fair_share", &order.shares)
             .finish_non_exhaustive()

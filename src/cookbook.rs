@@ -241,24 +241,27 @@
 //! use std::time::Duration;
 //! # use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 //!
-//! # #[derive(Debug)] enum Error { TooMany { retry_after: Duration } }
-//! # impl std::fmt::Display for Error { fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result { f.write_str("429") } }
-//! # impl std::error::Error for Error {}
+//! # struct Answer { status: u16, retry_after: Option<&'static str> }
 //! # static ASKED: AtomicU32 = AtomicU32::new(0);
-//! # fn fetch(_tenant: &str, _page: u32) -> Result<(), Error> {
-//! #     let is_first = ASKED.fetch_add(1, SeqCst) == 0;
-//! #     if is_first { Err(Error::TooMany { retry_after: Duration::from_millis(20) }) } else { Ok(()) }
+//! # fn fetch(_tenant: &str, _page: u32) -> Result<Answer, std::io::Error> {
+//! #     let status = if ASKED.fetch_add(1, SeqCst) == 0 { 429 } else { 200 };
+//! #     Ok(Answer { status, retry_after: Some("0") })
 //! # }
 //! let queue = WorkQueue::builder()
 //!     .fair_by(|&(tenant, _): &(&str, u32)| tenant)
 //!     .group_limits(|_| GroupLimits::new().max_processing(2).rate(5.0, 10))
 //!     .build();
-//! let workers = queue.workers().spawn(4, |item| {
+//! let workers = queue.workers().spawn(4, |item| -> Result<(), Outcome> {
 //!     let &(tenant, page) = item.key();
-//!     // The rest of the tenant waits as long as this key. Others go on.
-//!     fetch(tenant, page).map_err(|error| match error {
-//!         Error::TooMany { retry_after } => Outcome::PauseGroup { delay: retry_after, error: error.into() },
-//!     })
+//!     let answer = fetch(tenant, page)?;
+//!     if answer.status == 429 {
+//!         // `Retry-After` is a number of seconds, or, seldom, a date.
+//!         let seconds = answer.retry_after.and_then(|text| text.trim().parse().ok());
+//!         let delay = Duration::from_secs(seconds.unwrap_or(60));
+//!         // The rest of the tenant waits as long as this key. Others go on.
+//!         return Err(Outcome::PauseGroup { delay, error: "429".into() });
+//!     }
+//!     Ok(())
 //! })?;
 //! queue.add_all((0..8).map(|page| ("acme", page)));
 //! # while ASKED.load(SeqCst) < 9 { std::thread::yield_now() } // the first one again

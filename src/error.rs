@@ -157,7 +157,24 @@ impl InvalidArgument {
             value => Ok(value),
         }
     }
+
+    /// Accepts a rate and a burst of hand-outs.
+    pub(crate) fn check_rate(argument: &'static str, rate: f64, burst: u32) -> Result<(), Self> {
+        let why = if !rate.is_finite() || rate <= 0.0 {
+            "the rate must be positive and finite"
+        } else if rate < LOWEST_RATE {
+            "the rate must be at least one in a year"
+        } else if burst == 0 {
+            "with a burst of 0 no key would be handed out"
+        } else {
+            return Ok(());
+        };
+        Err(Self::new(argument, format!("({rate:?}, {burst})"), why))
+    }
 }
+
+/// The lowest rate of hand-outs, in a second. It is one in 366 days, so that one in 365 is accepted, however it was rounded.
+const LOWEST_RATE: f64 = 1.0 / (366.0 * 86_400.0);
 
 /// Formats a number in at most 25 characters: with an exponent if it is very large or very small, where `{}` writes up to 300 digits.
 fn short(value: f64) -> String {

@@ -1,7 +1,7 @@
 //! What a user says of groups: their limits, how they share the queue, and calls on one of them.
 
 use crate::order::{Group as Order, Limits, PerSecond, Shares};
-use crate::shared::{MAX_WEIGHT, Shared};
+use crate::shared::{MAX_WEIGHT, Shared, most_processing};
 use crate::{GroupStats, InvalidArgument, WorkQueue};
 use std::fmt;
 use std::time::Duration;
@@ -9,6 +9,13 @@ use std::time::Duration;
 /// The share of a group, and what holds it back: for [`group_limits`](crate::WorkQueueBuilder::group_limits) and [`Group::set`].
 ///
 /// By default a group has a weight of 1, and nothing holds it back.
+///
+/// A group is *held back* while it is [full](Self::max_processing), [throttled](Self::rate) or [paused](Group::pause). Then the queue hands
+/// out none of its queued keys. They stay queued: they count in [`len`](WorkQueue::len), calls may [remove](WorkQueue::remove) them, and
+/// adds, delays and retries go on. Drains and [`wait_idle`](WorkQueue::wait_idle) wait for them, and so do getters after a shut-down.
+/// [`Workers::stop`](crate::Workers::stop), and a drain of workers at its deadline, return them.
+///
+/// With the feature `serde`: `Serialize` and `Deserialize`. A field that is missing has its default.
 ///
 /// # Examples
 /// ```
@@ -21,7 +28,7 @@ use std::time::Duration;
 #[doc(alias = "tenant")]
 #[doc(alias = "quota")]
 #[derive(Debug, Clone, Copy, PartialEq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(default))]
 #[must_use]
 #[non_exhaustive]
 pub struct GroupLimits {
@@ -73,8 +80,10 @@ impl GroupLimits {
     /// The number of keys of the group that may be processing at a time. 0 is [refused](Group::set): [`pause`](Group::pause) the group
     /// instead.
     ///
-    /// A group at its limit is *full*: the queue hands out none of its queued keys until one of its processing keys is done. See
-    /// [`max_processing_per_group`](crate::WorkQueueBuilder::max_processing_per_group).
+    /// A group at its limit is *full* until one of its processing keys is done. It ends its turn when it reaches the limit, whatever its
+    /// weight. When it has room again, it goes ahead of the groups that have had turns if it has missed one meanwhile, and otherwise joins
+    /// at the end. With priorities, the levels of a group share its room. So that none of them starves, one that others of its group have
+    /// overtaken often gets a hand-out of its own, unless the queue is strict.
     ///
     /// # Examples
     /// ```
@@ -91,9 +100,12 @@ impl GroupLimits {
     /// How many keys of the group may be handed out in a second, and how many at once.
     ///
     /// Over any span of time the group gets at most `burst + per_second * span` hand-outs. This is as exact as a
-    /// [`Bucket`](crate::rate_limiter::Bucket), and by the clock of the queue. A group without a token is *throttled*: its keys stay queued,
-    /// and the driver makes them ready when the token is there. A token is spent by a hand-out, and by nothing else. A rate above 10^9 is no
-    /// limit. A rate that is not a positive and finite number, and a burst of 0, are [refused](Group::set).
+    /// [`Bucket`](crate::rate_limiter::Bucket), and by the clock of the queue. A group without a token is *throttled*, until the token is
+    /// there and the driver makes its keys ready. A token is spent by a hand-out, and by nothing else. It stays spent while the group has
+    /// no key.
+    ///
+    /// A rate above 10^9 is no limit. A rate that is not a finite number or less than one in a year, which is 3.17e-8, and a burst of 0 are
+    /// [refused](Group::set).
     ///
     /// # Examples
     /// ```
@@ -120,18 +132,12 @@ impl GroupLimits {
         if max_processing == Some(0) {
             return Err(InvalidArgument::new("max_processing", 0, "no key would be handed out"));
         }
-        let why = match rate {
-            Some((rate, _)) if !rate.is_finite() || rate <= 0.0 => Some("the rate must be positive and finite"),
-            Some((_, 0)) => Some("with a burst of 0 no key would be handed out"),
-            _ => None,
-        };
-        if let (Some((rate, burst)), Some(why)) = (rate, why) {
-            return Err(InvalidArgument::new("rate", format!("({rate:?}, {burst})"), why));
+        if let Some((rate, burst)) = rate {
+            InvalidArgument::check_rate("rate", rate, burst)?;
         }
         Ok(Limits {
             weight: weight.clamp(1, MAX_WEIGHT) as u16,
-            // A limit above 2^32 keys is none, because a queue has fewer.
-            max_processing: max_processing.map_or(u32::MAX, |keys| u32::try_from(keys).unwrap_or(u32::MAX)),
+            max_processing: most_processing(max_processing),
             rate: rate.filter(|(rate, _)| *rate <= 1e9).map(|(rate, burst)| PerSecond::new(rate, burst)),
         })
     }
@@ -239,7 +245,7 @@ impl<K> Group<'_, K> {
     ///
     /// # Errors
     /// * If the queue has no [groups](crate::WorkQueueBuilder::fair_by).
-    /// * If the limit is 0, the rate is not a positive and finite number, or its burst is 0.
+    /// * If the limit or the burst is 0, or the [rate](GroupLimits::rate) is not a finite number or less than one in a year.
     ///
     /// # Examples
     /// ```
@@ -288,8 +294,7 @@ impl<K> Group<'_, K> {
     /// already, the later end counts. A pause of zero is none, and one of more than 584 years, such as [`Duration::MAX`], ends only by
     /// `resume`.
     ///
-    /// Keys that are processing stay so. Queued keys stay queued, and count in [`len`](WorkQueue::len); they can be
-    /// [removed](WorkQueue::remove), and adds, delays and retries go on. Drains and [`wait_idle`](WorkQueue::wait_idle) wait for them.
+    /// Keys that are processing stay so, and queued keys [wait](GroupLimits) as in any group that is held back.
     ///
     /// # Errors
     /// If the queue has no [groups](crate::WorkQueueBuilder::fair_by).

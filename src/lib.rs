@@ -148,9 +148,10 @@
 //! let order: Vec<_> = (0..4).map(|_| *queue.get().unwrap()).collect();
 //! assert_eq!(order, [("large", 9), ("large", 0), ("small", 0), ("large", 1)]);
 //! ```
-//! Lower priorities do not starve, unless the queue is [strict](WorkQueueBuilder::strict_priorities). Groups may have
-//! [weights](WorkQueueBuilder::group_weight), and a [limit](WorkQueueBuilder::max_processing_per_group) of keys that are processing at a
-//! time. A queue without priorities and groups pays nothing for them. Otherwise a key takes more time and memory:
+//! Lower priorities do not starve, unless the queue is [strict](WorkQueueBuilder::strict_priorities). Each group may have
+//! [limits](WorkQueueBuilder::group_limits): a weight, a number of keys that are processing at a time, and a rate.
+//! [Calls](WorkQueue::group) and [handlers](Outcome::PauseGroup) pause it. A queue without priorities and groups pays nothing for them.
+//! Otherwise a key takes more time and memory:
 //!
 //! | | time | memory |
 //! |---|---|---|
@@ -202,8 +203,7 @@
 //!   most one early run for each.
 //! * **An equal key that is there already stays**, and `add` drops the new one, so data that `Eq` does not compare, such as the time of the
 //!   event, does not reach the worker.
-//! * **Equal keys must have equal [groups](WorkQueueBuilder::fair_by)**, as they must have equal hashes. If they have not, the first answer
-//!   counts while the queue knows the key.
+//! * **Equal keys must have equal [groups](WorkQueueBuilder::fair_by)**, as they must have equal hashes.
 //! * **`get` returns `None`** when the queue is shut down and no key is queued, but a key that is processing and dirty comes back later. A
 //!   dispatcher that hands items to other threads therefore stops only when `get` returns `None` and none of its items is left; otherwise
 //!   it may leave such a key behind, for which a drain waits.

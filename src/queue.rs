@@ -344,7 +344,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     /// the delay is taken back with it. An add that comes after this call is a new one.
     ///
     /// This is one step, even with shards, priorities and groups. `false` may also mean that a getter has just taken the key, or that its
-    /// holder is done. The call frees no place in a full group, because the [limit](crate::WorkQueueBuilder::max_processing_per_group) of a
+    /// holder is done. The call frees no place in a full group, because the [limit](crate::GroupLimits::max_processing) of a
     /// group counts keys that are processing. The call works after a shut-down too, and if it takes the last key back, a drain or a wait
     /// for an idle queue ends. [`Stats::taken`] counts the queued keys and later adds that calls took back.
     ///

@@ -14,7 +14,7 @@ use std::time::Duration;
 /// To debug a stuck process:
 /// * `longest_running` grows: a worker hangs. [`processing_keys`](crate::Inspect::processing_keys) lists its key.
 /// * `oldest_queued` grows while `waiters` is 0: there are too few workers. If it grows while workers are idle, groups are
-///   [full](crate::WorkQueueBuilder::max_processing_per_group), and [`groups`](crate::Inspect::groups) says which, or hand-outs wait for the
+///   [full](crate::GroupLimits::max_processing), and [`groups`](crate::Inspect::groups) says which, or hand-outs wait for the
 ///   pace: [`paced_for`](Self::paced_for).
 /// * `delayed` and `failing` are high: keys wait for their backoff. [`delayed_keys`](crate::Inspect::delayed_keys) lists them.
 /// * `next_deadline` stays zero: delays expire, but no thread adds their keys.
@@ -109,7 +109,7 @@ pub struct Stats {
     /// which `remove` has taken back, or which has become a delay because the key [cools down](crate::Item::cool_down) after its run.
     pub taken: u64,
     /// How long the first queued key has waited. With more than a million keys a second, it may be one of the first 16 keys. Keys of
-    /// [full](crate::WorkQueueBuilder::max_processing_per_group) groups count like others, so this grows if a tenant waits for its own
+    /// [full](crate::GroupLimits::max_processing) groups count like others, so this grows if a tenant waits for its own
     /// keys. With more than 64 groups in one level, it is the oldest of those whose turns come first and of those that have been full for
     /// longest. `None` if no key is queued, none was measured, or the queue does not [measure](crate::WorkQueueBuilder::measure).
     pub oldest_queued: Option<Duration>,

@@ -291,7 +291,7 @@ mod facade {
     }
 
     const RUNS: &str = "workqueue_runs_total";
-    const RESULTS: [&str; 5] = ["error", "give_up", "panic", "requeue", "success"];
+    const RESULTS: [&str; 6] = ["error", "give_up", "panic", "pause", "requeue", "success"];
     /// Changes every series of the queue.
     fn change_every_series(queue: &Queue, clock: &MockClock) {
         queue.add_all([1, 1, 2, 3, 4, 5, 6]); // one coalesced
@@ -321,6 +321,7 @@ counter workqueue_retries_total{name=pods} 2
 counter workqueue_runs_total{name=pods,result=error} 0
 counter workqueue_runs_total{name=pods,result=give_up} 0
 counter workqueue_runs_total{name=pods,result=panic} 0
+counter workqueue_runs_total{name=pods,result=pause} 0
 counter workqueue_runs_total{name=pods,result=requeue} 0
 counter workqueue_runs_total{name=pods,result=success} 0
 gauge workqueue_delayed{name=pods} 1
@@ -394,33 +395,36 @@ histogram workqueue_work_duration_seconds{name=pods} 3
     #[test]
     fn each_run_of_workers_is_exported_in_one_result() {
         let exporter = Exporter::default();
-        let (queue, _) = observed("pods");
+        let (builder, _) = manual(WorkQueue::builder().name("pods").fair_by(|key| *key));
+        let queue = builder.observer(MetricsObserver::new()).build();
         let handle_all = || {
             let workers = queue.workers().build();
             let work = workers.run_async(async |item: &Item<'_, u32>| match **item {
                 0 => Outcome::Failed("no luck".into()),
                 1..3 => Outcome::GiveUp("gone".into()),
                 3..6 => resume_unwind(Box::new("a handler")),
-                6..10 => Outcome::RequeueAfter(MS),
+                6..10 => Outcome::PauseGroup { delay: MS, error: "429".into() },
+                10..15 => Outcome::RequeueAfter(MS),
                 _ => Outcome::Success,
             });
-            queue.add_all(0..15);
+            (6..10).for_each(|key| queue.group(&key).resume());
+            queue.add_all(0..21);
             // A loop gives way after a panic.
             let mut work = std::pin::pin!(work);
             (0..4).for_each(|_| _ = poll(work.as_mut(), &Arc::new(Calls::default())));
             workers
         };
-        let runs_are = |runs: [u64; 5]| {
+        let runs_are = |runs: [u64; 6]| {
             with_local_recorder(&exporter, || queue.inspect().report());
             let exported = RESULTS.map(|result| exporter.counter(&format!("{RUNS}{{name=pods,result={result}}}")));
             assert_eq!(exported, runs);
         };
         let first = handle_all();
-        runs_are([1, 2, 3, 4, 5]);
+        runs_are([1, 2, 3, 4, 5, 6]);
         let second = handle_all();
-        runs_are([2, 4, 6, 8, 10]);
+        runs_are([2, 4, 6, 8, 10, 12]);
         drop((first, second));
-        runs_are([2, 4, 6, 8, 10]);
+        runs_are([2, 4, 6, 8, 10, 12]);
     }
 
     #[test]

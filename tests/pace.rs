@@ -32,6 +32,8 @@ fn many<K: Hash + Eq>(queue: &WorkQueue<K>, n: usize) -> usize {
     if waits { 0 } else { queue.get_many(n).len() }
 }
 
+const YEARLY: f64 = 1.0 / (365.0 * 86_400.0);
+
 #[test]
 fn bad_settings_are_errors() {
     let error = |rate, burst| {
@@ -42,9 +44,12 @@ fn bad_settings_are_errors() {
     for rate in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -1.0, -0.0, 0.0] {
         assert!(error(rate, 1).contains("positive and finite"), "{rate}");
     }
+    for rate in [f64::MIN_POSITIVE, 1e-300, 0.99 / (366.0 * 86_400.0)] {
+        assert!(error(rate, 1).contains("at least one in a year"), "{rate}");
+    }
     assert_eq!(error(5.0, 0), "pace is (5.0, 0): with a burst of 0 no key would be handed out");
     assert!(std::panic::catch_unwind(|| drop(mocked(0.0, 1).0.build())).is_err());
-    for rate in [f64::MIN_POSITIVE, 1e-300, 1e-9, 1e9, 2e9, f64::MAX] {
+    for rate in [YEARLY, 1e9, 2e9, f64::MAX] {
         let (builder, _time) = mocked(rate, u32::MAX);
         let queue = builder.build();
         queue.add(1);
@@ -59,18 +64,19 @@ fn a_lock_free_queue_has_no_pace() {
     assert_eq!(error.argument(), "pace");
 }
 
-/// A rate above a token for each nanosecond is no limit, and one that is next to nothing gives its burst.
+/// A rate above a token for each nanosecond is no limit, and the lowest one gives its burst, and a key in a year.
 #[test]
 fn extreme_rates() {
-    for (rate, all) in [(2e9, 100), (f64::MIN_POSITIVE, 3)] {
-        let (builder, time) = mocked(rate, 3);
-        let queue = builder.build();
-        queue.add_all(0..100);
-        assert_eq!(many(&queue, 100), all, "{rate}");
-        time.advance(Duration::from_secs(1 << 32));
-        assert_eq!(many(&queue, 100), 0);
-        assert_eq!(queue.stats().paced_for, (all == 3).then_some(Duration::MAX));
-    }
+    let [(unlimited, _), (yearly, time)] = [2e9, YEARLY].map(|rate| mocked(rate, 3));
+    let [unlimited, yearly] = [unlimited, yearly].map(|builder| builder.build());
+    unlimited.add_all(0..100);
+    assert_eq!((many(&unlimited, 100), unlimited.stats().paced_for), (100, None));
+    yearly.add_all(0..100);
+    assert_eq!(many(&yearly, 100), 3);
+    let year = yearly.stats().paced_for.unwrap();
+    assert_eq!(year.as_secs_f64().round() * YEARLY, 1.0);
+    time.advance(year);
+    assert_eq!(many(&yearly, 100), 1);
 }
 
 /// At each moment exactly as many keys come as the rate says, in any shards and by any form of `get`.

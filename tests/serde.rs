@@ -2,7 +2,7 @@
 #![cfg(feature = "serde")]
 
 use keyqueue::observe::{Histogram, Metrics, Runs};
-use keyqueue::{AddOptions, Clock, DelayedKey, Driver, Leftover, OwnedItem, Priority, Stats, WorkQueue};
+use keyqueue::{AddOptions, Clock, DelayedKey, Driver, GroupLimits, Leftover, OwnedItem, Priority, Stats, WorkQueue};
 use serde_json::{Value, from_str, from_value, json, to_string, to_value};
 use std::fmt::Debug;
 use std::time::Duration;
@@ -36,9 +36,6 @@ fn snapshots_are_read_back() {
     same_after_json(&queue.inspect().delayed_keys());
     same_after_json(&queue.inspect().processing_keys());
     same_after_json(&queue.inspect().levels());
-    let groups = WorkQueue::builder().fair_by(|key: &u32| key % 2).build();
-    groups.add_all([1, 2, 3]);
-    same_after_json(&groups.inspect().groups());
     let leftover = queue.take_where(|_| true);
     assert_eq!((leftover.queued.len(), leftover.processing.len(), leftover.delayed.len()), (1, 1, 2));
     same_after_json(&leftover);
@@ -49,6 +46,28 @@ fn snapshots_are_read_back() {
     let leftover = queue.workers().spawn(1, |_| Err::<(), _>("broken")).unwrap().drain();
     assert_eq!(leftover.refused, ["refused"]);
     same_after_json(&leftover);
+}
+
+/// Groups that are full, throttled, and paused with and without an end. Their weights are equal, so that no fraction is one that
+/// `serde_json` rounds as it reads it.
+#[test]
+fn statistics_of_groups_are_read_back() {
+    let (clock, _time) = Clock::mock();
+    let builder = WorkQueue::builder().clock(clock).driver(Driver::Manual).measure(true);
+    let queue = builder.fair_by(|&(group, _): &(u8, u32)| group).pace(10.0, 5).build();
+    queue.add_all((0..20).map(|n| (n as u8 % 5, n)));
+    queue.group(&(0, 0)).set(GroupLimits::new().max_processing(1)).unwrap();
+    queue.group(&(1, 0)).set(GroupLimits::new().rate(0.5, 1)).unwrap();
+    let _items = queue.get_many(5);
+    queue.group(&(2, 0)).pause(Duration::from_millis(1500)).unwrap();
+    queue.group(&(3, 0)).pause(Duration::MAX).unwrap();
+    let (stats, groups) = (queue.stats(), queue.inspect().groups());
+    assert_eq!((stats.groups_full, stats.groups_throttled, stats.groups_paused, stats.groups_set), (1, 1, 2, 2));
+    assert!(stats.paced_for.is_some() && groups.len() == 5);
+    same_after_json(&stats);
+    same_after_json(&groups);
+    same_after_json(&queue.inspect().metrics());
+    same_after_json(&queue.group(&(1, 0)).stats());
 }
 
 #[test]
@@ -76,6 +95,7 @@ fn missing_and_unknown_fields_are_accepted() {
     let leftover: Leftover<u8> = from_value(json!({ "queued": [1, 2], "new": [] })).unwrap();
     assert_eq!((&leftover.queued[..], leftover.refused.len()), (&[1, 2][..], 0));
     assert_eq!(from_value::<Runs>(json!({ "panic": 1 })).unwrap().panic, 1);
+    assert_eq!(from_value::<GroupLimits>(json!({ "rate": [5.0, 10] })).unwrap(), GroupLimits::new().rate(5.0, 10));
     assert!(from_value::<DelayedKey<u8>>(json!({ "key": 1 })).is_err(), "when?");
 }
 

@@ -243,31 +243,35 @@ fn stop_under_load(case: &str, builder: fn() -> WorkQueueBuilder<Key>, prioritie
     assert_eq!((queue.len(), queue.processing_len()), (0, 0), "{case}");
 }
 
-/// Each run is in one of three counts.
+/// Each run is in one of four counts.
 #[test]
 fn a_tally_adds_up_also_if_the_queue_refuses_requeues() {
     const HOUR: Duration = Duration::from_secs(3600);
-    for is_shut_down in [false, true] {
-        let queue = WorkQueue::<u32>::builder().on_panic(keyqueue::OnPanic::Done).build();
-        queue.add_all(0..60);
+    for (is_shut_down, has_groups) in [(false, false), (false, true), (true, false), (true, true)] {
+        let builder = WorkQueue::<u32>::builder().on_panic(keyqueue::OnPanic::Done);
+        let queue = if has_groups { builder.fair_by(|key| *key).build() } else { builder.build() };
+        queue.add_all(0..70);
         if is_shut_down {
             queue.shut_down();
         }
-        let run = |key: u32| match key % 6 {
+        let run = |key: u32| match key % 7 {
             0 => Outcome::Success,
             1 => Outcome::RequeueAfter(HOUR),
             2 => Outcome::RequeueWith(AddOptions::new().after(HOUR)),
             3 => Outcome::RetryAfter { delay: HOUR, error: "fails".into() },
             4 => Outcome::GiveUp("is gone".into()),
+            5 => Outcome::PauseGroup { delay: HOUR, error: "429".into() },
             _ => resume_unwind(Box::new("a panic")),
         };
         let workers = queue.workers().spawn(2, move |item| run(*item.key())).unwrap();
         let _leftover = workers.drain();
         let (tally, runs) = (workers.tally(), queue.inspect().metrics().runs);
-        let all = runs.success + runs.requeue + runs.error + runs.give_up + runs.panic;
-        assert_eq!((tally.succeeded + tally.failed + tally.refused, all), (60, 60), "{tally:?}");
+        let all = runs.success + runs.requeue + runs.pause + runs.error + runs.give_up + runs.panic;
+        let counted = tally.succeeded + tally.paused + tally.failed + tally.refused;
+        assert_eq!((counted, all, runs.pause), (70, 70, if has_groups { 10 } else { 0 }), "{tally:?}");
         if is_shut_down {
-            assert_eq!((tally.succeeded, tally.requeued, tally.refused), (10, 0, 30), "{tally:?}");
+            let counts = (tally.succeeded, tally.requeued, tally.paused, tally.refused);
+            assert_eq!(counts, (10, 0, 0, 40), "{tally:?}");
             assert_eq!((tally.failed, tally.retried, tally.given_up, tally.panicked), (20, 0, 10, 10), "{tally:?}");
         } else {
             assert_eq!(tally.succeeded, 10 + tally.requeued, "{tally:?}");

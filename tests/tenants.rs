@@ -39,11 +39,13 @@ fn limit(keys: usize) -> GroupLimits {
     GroupLimits::new().max_processing(keys)
 }
 
-/// Runs a handler for the keys that are ready.
-fn work(queue: &WorkQueue<Key>, mut handler: impl FnMut(Key) -> Outcome) {
+/// Runs a handler for the keys that are ready. Returns how many runs have succeeded, were paused and have failed.
+fn work(queue: &WorkQueue<Key>, mut handler: impl FnMut(Key) -> Outcome) -> [u64; 3] {
     let workers = queue.workers().build();
     let mut run = pin!(workers.run_async(async |item: &Item<'_, Key>| handler(**item)));
     assert!(run.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    let tally = workers.tally();
+    [tally.succeeded, tally.paused, tally.failed]
 }
 
 /// The key comes back after the delay, and so does its group, while other groups go on. No failure is counted.
@@ -52,12 +54,12 @@ fn a_handler_pauses_its_group() {
     let (queue, time) = queue();
     queue.add_all([(1, 0), (1, 1), (2, 0), (1, 2)]);
     let mut seen = Vec::new();
-    work(&queue, |key| {
+    let counts = work(&queue, |key| {
         seen.push(key);
         let error = "429".into();
         if key == (1, 0) { Outcome::PauseGroup { delay: 30 * SEC, error } } else { Outcome::Success }
     });
-    assert_eq!(seen, [(1, 0), (2, 0)]);
+    assert_eq!((seen, counts), (vec![(1, 0), (2, 0)], [1, 1, 0]));
     assert_eq!((queue.len(), queue.delayed_len(), queue.num_requeues(&(1, 0))), (2, 1, 0));
     queue.add((1, 3));
     time.advance(30 * SEC - Duration::from_nanos(1));
@@ -243,7 +245,9 @@ fn bad_values_are_refused() {
     let (queue, _time) = queue();
     let limits = GroupLimits::new;
     let bad = [limits().max_processing(0), limits().rate(1.0, 0)];
-    let bad_rates = [f64::NAN, 0.0, -0.0, -1.0, f64::INFINITY, f64::NEG_INFINITY].map(|rate| limits().rate(rate, 1));
+    let low = [f64::MIN_POSITIVE, 1e-300, 0.99 / (366.0 * 86_400.0)];
+    let bad_rates = [f64::NAN, 0.0, -0.0, -1.0, f64::INFINITY, f64::NEG_INFINITY].into_iter().chain(low);
+    let bad_rates = bad_rates.map(|rate| limits().rate(rate, 1));
     for bad in bad.into_iter().chain(bad_rates) {
         let error = queue.group(&(1, 0)).set(bad).unwrap_err();
         assert!(["max_processing", "rate"].contains(&error.argument()), "{error}");
@@ -281,13 +285,31 @@ fn bad_values_are_refused() {
     }
 }
 
+/// At the lowest rate a group is forgotten when its token is there again, and so no group is remembered for ever.
+#[test]
+fn a_group_with_the_lowest_rate_is_forgotten() {
+    const YEAR: u32 = 365 * 86_400;
+    let (builder, time) = builder();
+    let queue = builder.group_limits(|_| GroupLimits::new().rate(1.0 / f64::from(YEAR), 1)).build();
+    queue.add_all([(1, 0), (1, 1)]);
+    assert_eq!((take_all(&queue).len(), queue.stats().groups_throttled), (1, 1));
+    assert!(queue.remove(&(1, 1)));
+    for (seconds, groups) in [(YEAR - 1, 1), (2, 0)] {
+        time.advance(SEC * seconds);
+        queue.turn();
+        queue.shrink_to_fit();
+        assert_eq!(queue.stats().groups, groups);
+    }
+}
+
 /// Without groups an outcome that would pause one is a retry.
 #[test]
 fn without_groups_a_pause_is_a_retry() {
     let (clock, _time) = Clock::mock();
     let queue = WorkQueue::<Key>::builder().clock(clock).driver(Driver::Manual).build();
     queue.add((1, 0));
-    work(&queue, |_| Outcome::PauseGroup { delay: SEC, error: "429".into() });
+    let counts = work(&queue, |_| Outcome::PauseGroup { delay: SEC, error: "429".into() });
+    assert_eq!(counts, [0, 0, 1]);
     assert_eq!((queue.num_requeues(&(1, 0)), queue.stats().next_deadline), (1, Some(SEC)));
 }
 

@@ -43,8 +43,9 @@ use std::time::Duration;
 /// | `workqueue_group_largest_share` | gauge | the largest share of a group, from 0 to 1 |
 /// | `workqueue_group_longest_wait_seconds` | gauge | how long the first queued key of a group has waited; 0: none |
 ///
-/// The first seven of the upper table are client-go's. Its last is controller-runtime's `controller_runtime_reconcile_total`: when a run ends, it counts in
-/// one `result` of `success`, `requeue`, `error`, `give_up` and `panic` (see [`Runs`](super::Runs)), so the share of runs that fail is
+/// The first seven of the upper table are client-go's. Its last is controller-runtime's `controller_runtime_reconcile_total`: when a run
+/// ends, it counts in one `result` of `success`, `requeue`, `pause`, `error`, `give_up` and `panic` (see [`Runs`](super::Runs)), so the
+/// share of runs that fail is
 /// `sum(rate(workqueue_runs_total{result=~"error|give_up|panic"}[5m])) / sum(rate(workqueue_runs_total[5m]))`.
 ///
 /// Each has the label `name`, which is the [queue's name](crate::WorkQueueBuilder::name). If two queues have the same name, their counters
@@ -83,7 +84,7 @@ pub struct MetricsObserver {
 struct Series {
     last: Metrics,
     gauges: [(Gauge, Of<f64>); 8],
-    counters: [(Counter, Of<u64>); 12],
+    counters: [(Counter, Of<u64>); 13],
     histograms: [(metrics::Histogram, OfHistogram); 2],
     /// Empty unless the queue has groups.
     groups: Vec<(Gauge, Of<f64>)>,
@@ -213,6 +214,7 @@ impl Series {
                 counter("workqueue_panics_total", "Panics of holders of a key", |m| m.stats.panics),
                 runs("success", |m| m.runs.success),
                 runs("requeue", |m| m.runs.requeue),
+                runs("pause", |m| m.runs.pause),
                 runs("error", |m| m.runs.error),
                 runs("give_up", |m| m.runs.give_up),
                 runs("panic", |m| m.runs.panic),

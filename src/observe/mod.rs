@@ -94,9 +94,6 @@ pub struct GroupMetrics {
     /// The longest time that the first queued key of a group has waited. `None` if no group has a queued key, or the queue does not
     /// [measure](crate::WorkQueueBuilder::measure).
     pub longest_wait: Option<Duration>,
-    /// All hand-outs, or all nanoseconds of work if groups pay with these, of the groups that are known.
-    #[cfg_attr(feature = "serde", serde(skip))]
-    pub(crate) total: f64,
 }
 
 /// How often handlers of [`Workers`](crate::Workers) have run, by their result; from [`Metrics::runs`].
@@ -134,6 +131,9 @@ pub struct Runs {
     /// Runs that ended with [`Outcome::RequeueAfter`](crate::Outcome::RequeueAfter) or
     /// [`RequeueWith`](crate::Outcome::RequeueWith).
     pub requeue: u64,
+    /// Runs that ended with [`Outcome::PauseGroup`](crate::Outcome::PauseGroup). In a queue without
+    /// [groups](crate::WorkQueueBuilder::fair_by) these are failed runs.
+    pub pause: u64,
     /// Failed runs whose key is retried, or would be, if the queue were not shut down.
     pub error: u64,
     /// Failed runs without a panic whose key was given up: by [`Outcome::GiveUp`](crate::Outcome::GiveUp), or after
@@ -145,9 +145,10 @@ pub struct Runs {
 
 impl Runs {
     pub(crate) fn add(&mut self, other: Self) {
-        let Self { success, requeue, error, give_up, panic } = other;
+        let Self { success, requeue, pause, error, give_up, panic } = other;
         self.success += success;
         self.requeue += requeue;
+        self.pause += pause;
         self.error += error;
         self.give_up += give_up;
         self.panic += panic;

@@ -18,13 +18,17 @@ impl<K> Shared<K> {
         if has_groups { Ok(()) } else { Err(InvalidArgument::new("group", call, "it needs `fair_by`")) }
     }
 
-    /// Makes a critical section in the shard of a group. Then starts the driver thread, if the call has made its first deadline.
-    fn in_group(this: &Arc<Self>, group: Group, change: impl FnOnce(&mut Section<'_, K>)) {
-        let locked = this.at(this.shard_of_group(group));
-        let mut section = this.section(locked.lock());
-        change(&mut section);
-        section.end();
-        Self::ensure_driver(this);
+    /// Changes a group, if keys have groups, in a critical section of its shard, with the time. Then starts the driver thread, if the call
+    /// has made its first deadline.
+    fn in_group(this: &Arc<Self>, group: Group, change: impl FnOnce(&mut Section<'_, K>, u64)) {
+        if this.settings.order.has_groups() {
+            let now = this.settings.clock.now();
+            let locked = this.at(this.shard_of_group(group));
+            let mut section = this.section(locked.lock());
+            change(&mut section, now);
+            section.end();
+            Self::ensure_driver(this);
+        }
     }
 
     /// For a call that may hold a group back: getters will wait although keys are queued, also after a shut-down.
@@ -36,41 +40,38 @@ impl<K> Shared<K> {
 
     pub(crate) fn set_group(this: &Arc<Self>, group: Group) {
         this.expect_holds();
-        let clock = &this.settings.clock;
         if group.limits.rate.is_some() {
-            clock.calibrate(); // not under the lock
+            this.settings.clock.calibrate(); // not under the lock
         }
-        let group = Group { now: clock.now(), ..group };
-        Self::in_group(this, group, |section| section.set_group(group));
+        Self::in_group(this, group, |section, now| section.set_group(Group { now, ..group }));
     }
 
     pub(crate) fn unset_group(this: &Arc<Self>, group: Group) {
-        if this.settings.order.has_groups() {
-            let group = Group { now: this.settings.clock.now(), ..group };
-            Self::in_group(this, group, |section| section.unset_group(group));
-        }
+        Self::in_group(this, group, |section, now| section.unset_group(Group { now, ..group }));
     }
 
     pub(crate) fn pause_group(this: &Arc<Self>, group: Group, time: Duration) {
-        if time.is_zero() {
-            return;
+        if !time.is_zero() {
+            this.expect_holds();
+            let until = |now: u64| now.saturating_add(nanos(time));
+            Self::in_group(this, group, |section, now| section.pause_group(group.hash, until(now), now));
         }
-        this.expect_holds();
-        let now = this.settings.clock.now();
-        let until = now.saturating_add(nanos(time));
-        Self::in_group(this, group, |section| section.pause_group(group.hash, until, now));
     }
 
-    /// What a report says of all groups.
-    pub(crate) fn group_metrics(&self) -> GroupMetrics {
-        let (mut metrics, mut shares) = (GroupMetrics::default(), [0.0; 2]);
+    pub(crate) fn resume_group(this: &Arc<Self>, group: Group) {
+        Self::in_group(this, group, |section, now| section.resume_group(group.hash, now));
+    }
+
+    /// What a report says of all groups, and what these have paid for their turns.
+    pub(crate) fn group_metrics(&self) -> (GroupMetrics, f64) {
+        let (mut metrics, mut shares, mut all) = (GroupMetrics::default(), [0.0; 2], 0.0);
         for locked in self.all() {
             in_steps(|at| {
                 let held = locked.lock();
                 let now = self.settings.clock.now();
                 held.see_groups(at, |GroupSeen { group, queued, queued_at }| {
                     let share = group.paid();
-                    metrics.total += share;
+                    all += share;
                     metrics.largest_share = metrics.largest_share.max(share);
                     metrics.limited += usize::from(group.limits.holds_back());
                     let waited = queued_at.map(|queued_at| Duration::from_nanos(now.saturating_sub(queued_at)));
@@ -85,10 +86,10 @@ impl<K> Shared<K> {
         }
         let [sum, squares] = shares;
         metrics.fairness = if squares > 0.0 { sum * sum / (metrics.active as f64 * squares) } else { 1.0 };
-        if metrics.total > 0.0 {
-            metrics.largest_share /= metrics.total;
+        if all > 0.0 {
+            metrics.largest_share /= all;
         }
-        metrics
+        (metrics, all)
     }
 
     /// `stats` of a group.
@@ -99,14 +100,7 @@ impl<K> Shared<K> {
         drop(held);
         let oldest = queued_at.map(|queued_at| time_left(now, queued_at));
         let mut stats = GroupStats { queued, oldest, ..GroupStats::new((), &group, now) };
-        stats.share_in(self.group_metrics().total);
+        stats.share_in(self.group_metrics().1);
         Some(stats)
-    }
-
-    pub(crate) fn resume_group(this: &Arc<Self>, group: Group) {
-        if this.settings.order.has_groups() {
-            let now = this.settings.clock.now();
-            Self::in_group(this, group, |section| section.resume_group(group.hash, now));
-        }
     }
 }

@@ -94,6 +94,6 @@ pub(crate) use drain::WaitGoal;
 pub use driver::Driver;
 pub(crate) use driver::start_driver_thread;
 pub(crate) use get::Wait;
-pub(crate) use settings::{Limiter, MAX_SHARDS, MAX_WEIGHT, Order, Settings};
+pub(crate) use settings::{Limiter, MAX_SHARDS, MAX_WEIGHT, Order, Settings, most_processing};
 pub(crate) use state::{Shared, Wakeups};
 pub(crate) use waiters::DirtyWait;

@@ -51,6 +51,11 @@ type WeightOf<K> = Box<dyn Fn(&K) -> u32 + Send + Sync>;
 /// The limits of a key's group.
 type LimitsOf<K> = Box<dyn Fn(&K) -> Limits + Send + Sync>;
 
+/// A limit of keys as the order has it. One above 2^32 is none, because a queue has fewer keys.
+pub(crate) fn most_processing(limit: Option<usize>) -> u32 {
+    limit.and_then(|limit| u32::try_from(limit).ok()).unwrap_or(u32::MAX)
+}
+
 /// Hashes the group of a key, with the queue's hasher.
 type HashOf<K> = Box<dyn Fn(&K, &RandomState) -> u64 + Send + Sync>;
 
@@ -61,7 +66,7 @@ pub(crate) struct Order<K> {
     /// How groups pay for their turns.
     pub(crate) shares: Shares,
     /// At most this number of keys of a group are processing.
-    pub(crate) limit: Option<u32>,
+    pub(crate) limit: Option<usize>,
     /// A hash of the group of a key.
     pub(crate) group_of: Option<HashOf<K>>,
     /// The weight of a key's group.
@@ -89,7 +94,7 @@ impl<K> Order<K> {
         let hash = self.group_of.as_ref().map_or(0, |group| group(key, hasher));
         let limits = self.limits_of.as_ref().map(|limits| limits(key)).unwrap_or_else(|| {
             let weight = self.weight_of.as_ref().map_or(1, |weight| weight(key));
-            let max_processing = self.limit.unwrap_or(u32::MAX);
+            let max_processing = most_processing(self.limit);
             Limits { weight: weight.clamp(1, MAX_WEIGHT) as u16, max_processing, rate: None }
         });
         Group { hash, limits, now: if limits.rate.is_some() { clock.now_coarse() } else { 0 } }

@@ -84,7 +84,7 @@ impl<K> Shared<K> {
             });
         }
         self.add_hub(&mut metrics.stats);
-        metrics.groups = self.settings.order.has_groups().then(|| self.group_metrics());
+        metrics.groups = self.settings.order.has_groups().then(|| self.group_metrics().0);
         let runs = self.hub.lock().runs.clone();
         metrics.runs = runs.sum();
         metrics.queue_duration.add(&normal);
@@ -276,7 +276,7 @@ impl<K: Clone> Shared<K> {
                 })
             });
         }
-        let all = this.group_metrics().total;
+        let (_, all) = this.group_metrics();
         let mut groups: Vec<_> = groups.into_iter().collect();
         groups.iter_mut().for_each(|(_, group)| group.share_in(all));
         groups.sort_unstable_by_key(|&(hash, _)| hash); // not in the order of the map, which differs each time (P27)

@@ -224,7 +224,7 @@ impl<K> Shared<K> {
         if index == 0 { &self.first } else { &self.others[index - 1] }
     }
 
-    /// The group of a key, with the limits that the builder's functions give, and no time.
+    /// The group of a key, with the limits that the builder's functions give.
     pub(crate) fn group_of(&self, key: &K) -> Group {
         self.settings.order.ask(key, &self.hasher, &self.settings.clock)
     }

@@ -12,10 +12,10 @@ use std::task::{Context, Poll};
 
 /// Counts of what workers have done so far; from [`Workers::tally`](crate::Workers::tally).
 ///
-/// A run of a handler that has ended counts in one of [`succeeded`](Self::succeeded), [`failed`](Self::failed) and
-/// [`refused`](Self::refused), so their sum is the number of runs. It counts before its key is done; a refused one counts as succeeded or
-/// failed until the queue refuses its key. If a task is dropped while its handler waits, the run counts in none. The other fields count
-/// the retried, requeued and given-up keys, and the caught panics.
+/// A run of a handler that has ended counts in one of [`succeeded`](Self::succeeded), [`paused`](Self::paused),
+/// [`failed`](Self::failed) and [`refused`](Self::refused), so their sum is the number of runs. It counts before its key is done; a refused
+/// one counts in another of them until the queue refuses its key. If a task is dropped while its handler waits, the run counts in none. The
+/// other fields count the retried, requeued and given-up keys, and the caught panics.
 ///
 /// [`Runs`] counts the runs of all workers of a queue, with one field for each result.
 ///
@@ -46,6 +46,10 @@ pub struct Tally {
     /// Succeeded runs with [`Outcome::RequeueAfter`](crate::Outcome::RequeueAfter) or [`RequeueWith`](crate::Outcome::RequeueWith) whose
     /// keys were requeued.
     pub requeued: u64,
+    /// Runs with [`Outcome::PauseGroup`](crate::Outcome::PauseGroup), which are neither successes nor failures. In a queue without
+    /// [groups](crate::WorkQueueBuilder::fair_by) such a run has failed. One whose requeue the queue refused counts in
+    /// [`refused`](Self::refused) instead.
+    pub paused: u64,
     /// Runs that failed: with any other [`Outcome`](crate::Outcome), or with a panic of the handler. The key is retried or given up, or,
     /// after a panic, done if [`on_panic`](crate::WorkQueueBuilder::on_panic) of the queue says so. A run whose retry the queue refused
     /// counts in [`refused`](Self::refused) instead.
@@ -129,9 +133,10 @@ pub(crate) struct Core {
 #[derive(Default)]
 pub(super) struct Counts {
     id: Id,
-    /// Each run counts in one of these five, before its key is done, so that the hot path stores one number.
+    /// Each run counts in one of these six, before its key is done, so that the hot path stores one number.
     pub(super) done: Count,
     pub(super) requeued: Count,
+    pub(super) paused: Count,
     pub(super) run_failed: Count,
     pub(super) run_gave_up: Count,
     pub(super) run_panicked: Count,
@@ -140,6 +145,7 @@ pub(super) struct Counts {
     pub(super) given_up: Count,
     /// The requeues and retries that the queue has refused, which count here in addition.
     pub(super) refused_requeues: Count,
+    pub(super) refused_pauses: Count,
     pub(super) refused_retries: Count,
     /// Panics of handlers and of other user code.
     pub(super) panicked: Count,
@@ -176,6 +182,7 @@ impl Counts {
         Runs {
             success: self.done.get(),
             requeue: self.requeued.get(),
+            pause: self.paused.get(),
             error: self.run_failed.get(),
             give_up: self.run_gave_up.get(),
             panic: self.run_panicked.get(),
@@ -184,16 +191,18 @@ impl Counts {
 
     fn add_to(&self, tally: &mut Tally) {
         // Read before the counts that include them, so that a run in between makes no difference negative.
-        let (refused_requeues, refused_retries) = (self.refused_requeues.get(), self.refused_retries.get());
+        let refused = [&self.refused_requeues, &self.refused_pauses, &self.refused_retries].map(Count::get);
+        let [refused_requeues, refused_pauses, refused_retries] = refused;
         let runs = self.runs();
         let requeued = runs.requeue.saturating_sub(refused_requeues);
         tally.succeeded += runs.success + requeued;
         tally.requeued += requeued;
+        tally.paused += runs.pause.saturating_sub(refused_pauses);
         tally.failed += (runs.error + runs.give_up + runs.panic).saturating_sub(refused_retries);
         tally.retried += self.retried.get().saturating_sub(refused_retries);
         tally.given_up += self.given_up.get();
         tally.panicked += self.panicked.get();
-        tally.refused += refused_requeues + refused_retries;
+        tally.refused += refused.iter().sum::<u64>();
     }
 }
 

@@ -252,8 +252,8 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkersBuilder<K> {
         self
     }
 
-    /// Sets a hook for each error of a handler ([`Outcome::Failed`], [`Outcome::RetryAfter`] and [`Outcome::PauseGroup`]). The hook runs before the key is retried
-    /// or given up. (The reason of an [`Outcome::GiveUp`] goes to [`on_give_up`](Self::on_give_up).)
+    /// Sets a hook for each error of a handler ([`Outcome::Failed`], [`Outcome::RetryAfter`] and [`Outcome::PauseGroup`]). The hook runs
+    /// before the key is retried, requeued or given up. (The reason of an [`Outcome::GiveUp`] goes to [`on_give_up`](Self::on_give_up).)
     ///
     /// # Examples
     /// ```
@@ -691,7 +691,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
     }
 
     /// Shuts the queue down, and takes out the queued and the delayed keys. Each loop ends after its present key. The call returns at once,
-    /// even if [groups are full](crate::WorkQueueBuilder::max_processing_per_group). It releases drains that wait for the queue.
+    /// even if [groups are full](crate::GroupLimits::max_processing). It releases drains that wait for the queue.
     ///
     /// Each accepted key was handed out and its hand-out has ended, or the key is in the [`Leftover`]. A key that was added while it was
     /// processing is in [`processing`](Leftover::processing). It is queued again when its handler returns, and stays queued if no getter is

@@ -17,7 +17,7 @@ use std::time::Duration;
 /// | [`RequeueWith`](Self::RequeueWith) | [`requeue_with`] | comes back as the options say | kept; one more if [rate-limited] | succeeded |
 /// | [`Retry`](Self::Retry), [`Failed`](Self::Failed) | [`retry`] | comes back after the limiter's delay, or is given up | one more | failed |
 /// | [`RetryAfter`](Self::RetryAfter) | `requeue_with` | the same, after this delay at least | one more | failed |
-/// | [`PauseGroup`](Self::PauseGroup) | `requeue_with` and [`pause`](crate::Group::pause) | comes back after this delay, and the rest of its group waits as long | kept | succeeded |
+/// | [`PauseGroup`](Self::PauseGroup) | `requeue_with` and [`pause`](crate::Group::pause) | comes back after this delay, and the rest of its group waits as long | kept | paused |
 /// | [`GiveUp`](Self::GiveUp), out of retries | [`give_up`](crate::Item::give_up) | is done | **forgotten** | failed |
 /// | none: the handler's task was dropped | [`done`](crate::Item::done) | is done | kept | not counted |
 ///
@@ -102,8 +102,11 @@ pub enum Outcome {
     /// so, as with `Retry-After`. In one step the key is added again after this delay, and its group is
     /// [paused](crate::Group::pause) for as long, so that no other key of it is tried meanwhile.
     ///
-    /// No failure is counted, as with [`RequeueWith`](Self::RequeueWith), and the key is not given up however often this happens. In a queue
-    /// without groups this is [`RetryAfter`](Self::RetryAfter).
+    /// No failure is counted, as with [`RequeueWith`](Self::RequeueWith), and the key is not given up however often this happens. The run
+    /// counts as [paused](super::Tally::paused). In a queue without groups this is [`RetryAfter`](Self::RetryAfter) in all respects, so the
+    /// run has failed.
+    ///
+    /// If the server has given no reason, a text is error enough: `error: "429".into()`.
     #[doc(alias = "Retry-After")]
     #[doc(alias = "429")]
     PauseGroup {

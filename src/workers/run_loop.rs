@@ -221,9 +221,9 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
             return self.failed(item, delay, error);
         }
         self.tell_error(&item, error);
-        self.counts.requeued.add();
+        self.counts.paused.add();
         let options = AddOptions { pauses_group: !delay.is_zero(), ..AddOptions::new().after(delay) };
-        self.requeue(item, options, End::Done, &self.counts.refused_requeues);
+        self.requeue(item, options, End::Done, &self.counts.refused_pauses);
     }
 
     fn tell_error(&self, item: &Item<'_, K>, error: &(dyn Error + Send + Sync + 'static)) {

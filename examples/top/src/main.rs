@@ -8,7 +8,9 @@
 //!
 //! Four tenants share four workers here: `large` adds bursts, `steady` one key at a time, some of them later, `rare` asks
 //! for some of its keys at HIGH, and `hourly` looks at its keys once an hour. Documents whose number ends in 13 always
-//! fail, and one run in twenty of the others. What the page shows (`page.rs`) comes from calls that any program can make.
+//! fail, and one run in twenty of the others. A tenant has two keys in work at most, `steady` is handed out 80 a second and
+//! left alone for two seconds now and then, and all together get 200 a second. What the page shows (`page.rs`) comes from
+//! calls that any program can make.
 //!
 //! ```text
 //!  `add`, a thread ──▶ queue ──▶ `work`, in 4 workers
@@ -16,12 +18,12 @@
 //!                        ▼
 //!                   Page::turn ──▶ Page::draw ──▶ the terminal, its lines (--frames), or an SVG (--picture)
 //!
-//!  draw_head      keys in each state, rates, oldest key                            q quits
+//!  draw_head      keys in each state, rates, oldest key, the pace, groups         q quits
 //!  draw_chart     ┌ queued keys ──────────────────────┐┌ times ──────────────────────────┐
 //!  draw_times     │ a bar for each 500 ms             ││ of waits and runs: p50 p99 max  │
 //!                 └───────────────────────────────────┘└─────────────────────────────────┘
 //!  draw_tenants   ┌ tenants and their shares of the keys ────────────────────────────────┐
-//!                 │ a row for each: keys in each state, oldest key, a bar                │
+//!                 │ a row for each: keys in each state, oldest key, what holds it back   │
 //!                 └──────────────────────────────────────────────────────────────────────┘
 //!  table          ┌ processing keys ─────┐┌ delays to come ─┐┌ keys that fail most ───────┐
 //!                 │ key, for how long    ││ keys in a range ││ key, failures, next try    │
@@ -33,7 +35,7 @@ mod page;
 mod picture;
 
 use keyqueue::rate_limiter::ItemExponentialFailure;
-use keyqueue::{AddOptions, Clock, Driver, Outcome, Priority, WorkQueue};
+use keyqueue::{AddOptions, Clock, Driver, GroupLimits, Outcome, Priority, WorkQueue};
 use page::{Page, REFRESH};
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyModifiers};
 use ratatui::{Terminal, backend::TestBackend};
@@ -48,6 +50,10 @@ const WORKERS: usize = 4;
 fn queue(clock: Clock, driver: Driver) -> WorkQueue<Key> {
     let backoff = ItemExponentialFailure::new(REFRESH, Duration::from_secs(20));
     let settings = WorkQueue::builder().measure(true).rate_limiter(backoff).fair_by(|key: &Key| key.0);
+    let settings = settings.pace(200.0, 5).group_limits(|key| {
+        let limits = GroupLimits::new().max_processing(2);
+        if key.0 == "steady" { limits.rate(80.0, 5) } else { limits }
+    });
     settings.clock(clock).driver(driver).build()
 }
 
@@ -60,6 +66,9 @@ fn add(queue: &WorkQueue<Key>, random: &mut fastrand::Rng, turn: u32) {
         queue.add_all((0..random.u32(300..900)).map(|n| ("large", n)));
     }
     queue.add(("steady", turn % 50));
+    if turn % 400 == 50 {
+        queue.group(&("steady", 0)).pause(Duration::from_secs(2)).expect("it has groups");
+    }
     if random.u32(0..20) == 0 {
         queue.add_with(("rare", random.u32(0..20)), AddOptions::new().priority(Priority::HIGH));
     }

@@ -2,7 +2,7 @@
 
 use crate::Key;
 use keyqueue::observe::{Histogram, Metrics};
-use keyqueue::{DelayedKey, Priority, ProcessingKey, Stats, WorkQueue};
+use keyqueue::{DelayedKey, HeldBack, Priority, ProcessingKey, Stats, WorkQueue};
 use ratatui::Frame;
 use ratatui::layout::Constraint::{Fill, Length};
 use ratatui::layout::{Layout, Rect};
@@ -42,8 +42,14 @@ pub struct Page {
     failing: BTreeMap<Key, usize>,
 }
 
-/// The numbers of its keys in each state, and for how long the oldest queued one has waited.
-type Tenant = ([usize; 4], Option<Duration>);
+#[derive(Default)]
+struct Tenant {
+    /// The numbers of its keys in each state.
+    keys: [usize; 4],
+    /// How long the oldest queued key has waited.
+    oldest: Option<Duration>,
+    held_back: Option<HeldBack>,
+}
 
 impl Page {
     /// Looks at the queue: `at` is the moment. Any program can make these calls, at any time and from any thread. None holds
@@ -68,10 +74,11 @@ impl Page {
         // `groups` has only those with queued or processing keys.
         for group in queue.inspect().groups() {
             let tenant = self.tenants.entry(group.key.0).or_default();
-            *tenant = ([group.queued, group.processing, 0, 0], group.oldest);
+            let keys = [group.queued, group.processing, 0, 0];
+            *tenant = Tenant { keys, oldest: group.oldest, held_back: group.held_back };
         }
-        self.delayed.iter().for_each(|delay| self.tenants.entry(delay.key.0).or_default().0[2] += 1);
-        self.failing.keys().for_each(|key| self.tenants.entry(key.0).or_default().0[3] += 1);
+        self.delayed.iter().for_each(|delay| self.tenants.entry(delay.key.0).or_default().keys[2] += 1);
+        self.failing.keys().for_each(|key| self.tenants.entry(key.0).or_default().keys[3] += 1);
     }
 
     /// The number of delays in each range.
@@ -90,7 +97,7 @@ impl Page {
         let upper = if height < 24 { 0 } else { (height / 4).min(9) };
         let delays = if width < 76 { 0 } else { 20 };
         let tenants = self.tenants.len().min(height as usize / 3) as u16 + 3;
-        let heights = [Length(4), Length(upper), Length(tenants), Fill(1)];
+        let heights = [Length(5), Length(upper), Length(tenants), Fill(1)];
         let [head, upper, tenants, lower] = Layout::vertical(heights).areas(frame.area());
         let [chart, times] = Layout::horizontal([Fill(1), Length(34)]).areas(upper);
         let [held, delays, failing] = Layout::horizontal([Fill(28), Fill(delays), Fill(32)]).areas(lower);
@@ -135,17 +142,30 @@ impl Page {
     }
 
     fn draw_tenants(&self, frame: &mut Frame<'_>, area: Rect) {
-        let all: usize = self.tenants.values().flat_map(|(keys, _)| &keys[..3]).sum();
-        let room = usize::from(area.width.saturating_sub(52));
+        // Those with the most queued keys, if there is no room for all.
+        let mut shown: Vec<_> = self.tenants.iter().collect();
+        shown.sort_by_key(|(_, tenant)| Reverse(tenant.keys[0]));
+        shown.truncate(area.height.saturating_sub(3).into());
+        shown.sort_by_key(|(name, _)| **name);
+        let all: usize = self.tenants.values().flat_map(|tenant| &tenant.keys[..3]).sum();
+        let room = usize::from(area.width.saturating_sub(67));
         // No part is too small to be seen.
         let bar = |(keys, color): (usize, Color)| "▇".repeat((keys * room / all.max(1)).max(keys.min(1))).fg(color);
-        let rows = self.tenants.iter().map(|(name, (keys, oldest))| {
-            let states: [_; 4] = std::array::from_fn(|state| (keys[state], COLORS[state]));
+        let rows = shown.into_iter().map(|(name, tenant)| {
+            let states: [_; 4] = std::array::from_fn(|state| (tenant.keys[state], COLORS[state]));
             let [queued, processing, delayed, failing] = states.map(|(keys, color)| count(keys, color));
             let share = Line::from_iter(states[..3].iter().copied().map(bar)); // a failing key is also in another state
-            [(*name).into(), queued, processing, delayed, failing, short(*oldest).into(), share]
+            let held_back = match tenant.held_back {
+                None => "".into(),
+                Some(HeldBack::Full) => "full".into(),
+                Some(HeldBack::Throttled { left }) => format!("rate {}", short(Some(left))),
+                Some(HeldBack::Paused { left }) => format!("paused {}", short(Some(left))),
+                Some(other) => format!("{other:?}"),
+            };
+            let oldest = short(tenant.oldest).into();
+            [(*name).into(), queued, processing, delayed, failing, oldest, held_back.into(), share]
         });
-        let head = ["tenant ", "queued", "processing", "delayed", "failing", "oldest", ""];
+        let head = ["tenant ", "queued", "processing", "delayed", "failing", "oldest", "     held back", ""];
         table(frame, area, "tenants and their shares of the keys", head, rows);
     }
 }
@@ -172,6 +192,15 @@ fn draw_head(frame: &mut Frame<'_>, area: Rect, now: &Stats, before: &Stats, win
         format!("per second {adds:>4.0} adds {coalesced:>4.0} coalesced {runs:>4.0} runs {failures:>3.0} failures")
             .into(),
         format!("oldest queued {oldest:>6}  longest run {longest:>6}  next delay {next:>6}").into(),
+        format!(
+            "groups {}: {} full, {} throttled, {} paused  next token of the pace {:>6}",
+            now.groups,
+            now.groups_full,
+            now.groups_throttled,
+            now.groups_paused,
+            short(now.paced_for)
+        )
+        .into(),
     ];
     frame.render_widget(Paragraph::new(lines), area);
     frame.render_widget(Line::from("q quits").right_aligned(), area);

@@ -152,6 +152,7 @@ impl Run<'_> {
         let listed = Tally {
             succeeded: tally.succeeded,
             requeued: tally.requeued,
+            paused: tally.paused,
             failed: tally.failed,
             retried: tally.retried,
             given_up: tally.given_up,

@@ -46,11 +46,20 @@ pub(super) struct Script {
 pub(super) struct Tally {
     pub(super) succeeded: u64,
     pub(super) requeued: u64,
+    pub(super) paused: u64,
     pub(super) failed: u64,
     pub(super) retried: u64,
     pub(super) given_up: u64,
     pub(super) panicked: u64,
     pub(super) refused: u64,
+}
+
+/// What the run of a key that is requeued counts as.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Ran {
+    Succeeded,
+    Paused,
+    Failed,
 }
 
 /// The handler: tells which key it got, and waits until the run says what it returns.
@@ -211,12 +220,12 @@ impl<'q> Run<'q> {
                 self.tally.succeeded += 1;
                 self.reference.forget(key);
                 let delay = nanos(self.span(*span));
-                self.requeue(key, &How::new(), Some(delay), false);
+                self.requeue(key, &How::new(), Some(delay), Ran::Succeeded);
             }
             Outcome::RequeueWith(how) => {
                 self.tally.succeeded += 1;
                 let delay = self.options(how).1;
-                self.requeue(key, how, delay, false);
+                self.requeue(key, how, delay, Ran::Succeeded);
             }
             Outcome::GiveUp => {
                 self.tally.failed += 1;
@@ -242,11 +251,11 @@ impl<'q> Run<'q> {
                 self.retry(key, &limited, 0);
             }
             Outcome::PauseGroup(span) if self.plan.groups.is_some() => {
-                self.tally.succeeded += 1;
+                self.tally.paused += 1;
                 self.hooks[0] += 1;
                 let delay = nanos(self.span(*span));
                 self.reference.pause_group(self.plan.group_of(key), delay);
-                self.requeue(key, &How::new(), Some(delay), false);
+                self.requeue(key, &How::new(), Some(delay), Ran::Paused);
             }
             Outcome::RetryAfter(span) | Outcome::PauseGroup(span) => {
                 self.tally.failed += 1;
@@ -259,7 +268,7 @@ impl<'q> Run<'q> {
         *match outcome {
             Outcome::Success | Outcome::Cooldown(_) => &mut self.runs.success,
             Outcome::RequeueAfter(_) | Outcome::RequeueWith(_) => &mut self.runs.requeue,
-            Outcome::PauseGroup(_) if self.plan.groups.is_some() => &mut self.runs.requeue,
+            Outcome::PauseGroup(_) if self.plan.groups.is_some() => &mut self.runs.pause,
             Outcome::Panic => &mut self.runs.panic,
             _ if self.tally.given_up > given_up => &mut self.runs.give_up,
             _ => &mut self.runs.error,
@@ -276,7 +285,7 @@ impl<'q> Run<'q> {
             self.reference.limiter_panics &= !self.retries_are_unknown;
             return self.give_up(key);
         }
-        self.requeue(key, limited, Some(delay), true);
+        self.requeue(key, limited, Some(delay), Ran::Failed);
     }
 
     /// A run of workers ends: its key cools down for their interval, or for longer.
@@ -291,19 +300,22 @@ impl<'q> Run<'q> {
         self.reference.give_up(key);
     }
 
-    pub(super) fn requeue(&mut self, key: u8, how: &How, delay: Option<u64>, is_retry: bool) {
+    pub(super) fn requeue(&mut self, key: u8, how: &How, delay: Option<u64>, ran: Ran) {
         let was_dirty = self.reference.is_dirty(key);
         self.rest(key, 0);
         if self.reference.requeue(key, how, delay) == Added::Rejected {
             self.tally.refused += 1;
-            *(if is_retry { &mut self.tally.failed } else { &mut self.tally.succeeded }) -= 1;
+            *match ran {
+                Ran::Succeeded => &mut self.tally.succeeded,
+                Ran::Paused => &mut self.tally.paused,
+                Ran::Failed => &mut self.tally.failed,
+            } -= 1;
             if !was_dirty && !self.refused_is_lost {
                 self.refused.push(key);
             }
-        } else if is_retry {
-            self.tally.retried += 1;
         } else {
-            self.tally.requeued += 1;
+            self.tally.requeued += u64::from(ran == Ran::Succeeded);
+            self.tally.retried += u64::from(ran == Ran::Failed);
         }
     }
 }
