@@ -447,14 +447,14 @@ impl<T: Copy> Groups<T> {
         if self.stamps.are_wanted {
             self.stamps.note_pop();
         }
-        let is_over = credit == 0 && !if number == turn { is_empty } else { self.lanes[turn].keys.is_empty() };
+        let turn_is_empty = if number == turn { is_empty } else { self.lanes[turn].keys.is_empty() };
         if holds != 0 {
             _ = self.hold(group, 0, holds);
         } else {
             if is_empty {
                 self.put(number, Seat::Idle);
             }
-            if is_over {
+            if credit == 0 && !turn_is_empty {
                 self.put(turn, Seat::Old);
             }
         }
