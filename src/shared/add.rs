@@ -92,8 +92,8 @@ impl<K: Hash + Eq> Shared<K> {
     ) -> Added {
         // Dropped last, after the rest of the call: a drop that panics must not leave a delay without a driver.
         let mut hand;
-        let (mut held, mut group) = (held, Group::default());
-        if this.settings.order.has_groups() {
+        let (mut held, mut group, has_groups) = (held, Group::default(), this.settings.order.has_groups());
+        if has_groups {
             (group, held) = this.group_of_new(&key, hash, held);
         }
         hand = Some(key);
@@ -101,8 +101,8 @@ impl<K: Hash + Eq> Shared<K> {
             section.mode.is_awaited &= wakeups == Wakeups::Now;
             let added = section.add(&mut hand, hash, group, How { priority, conflict, ..How::NOW });
             section.end();
-            if has_extras {
-                Self::after_add(this, added);
+            if has_extras || has_groups && this.has_extras() {
+                Self::after_add(this, added); // a group that is held back may be the first to need the driver
             }
             added
         })
@@ -191,18 +191,20 @@ impl<K: Hash + Eq> Shared<K> {
         let mut hand; // as in `add_special`
         let Place { held, hash, group, claim } = place;
         hand = Some(key);
-        in_mode!(this, held, section, has_extras => {
+        let added = in_mode!(this, held, section, _extras => {
             section.mode.is_awaited &= wakeups == Wakeups::Now;
             let added = section.add(&mut hand, hash, group, how);
             if hand.is_none() {
                 claim.into_iter().for_each(Claim::keep);
             }
             section.end();
-            if has_extras {
-                Self::after_add(this, added);
-            }
             added
-        })
+        });
+        // Asked after the section, because its delay may be the first.
+        if this.has_extras() {
+            Self::after_add(this, added);
+        }
+        added
     }
 
     /// The place of a key: where it is known, or else in the shard of its group, with a claim. `own` is the key's own hash.
