@@ -545,3 +545,44 @@ fn rates_meet_batches_and_panics() {
     queue.turn();
     assert_eq!(queue.get_batch(6).len(), 2);
 }
+
+/// A pause that ends while the group has no key, and before all tokens that it has spent are there again: a key that is added then is handed
+/// out at once. The group is remembered for its tokens alone by the time that it is paused, because `shrink_to_fit` has forgotten the rest.
+#[test]
+fn a_pause_ends_before_the_tokens_of_a_group_without_keys_are_there() {
+    let (builder, time) = builder();
+    let queue = builder.group_limits(|_| GroupLimits::new().rate(0.001, 2)).build();
+    queue.add((1, 0));
+    assert_eq!(take(&queue), Some((1, 0)));
+    queue.shrink_to_fit();
+    queue.group(&(1, 0)).pause(SEC).unwrap();
+    time.advance(SEC);
+    queue.turn();
+    assert_eq!(queue.stats().groups_paused, 0);
+    queue.add((1, 0));
+    assert_eq!(take(&queue), Some((1, 0)));
+}
+
+/// A group that is remembered for its tokens comes back with another rate, by which its next token comes earlier. The driver learns of that,
+/// and a getter that is parked gets the key.
+#[test]
+fn a_group_comes_back_with_a_faster_rate() {
+    let rate = Arc::new(AtomicUsize::new(0));
+    let asked = Arc::clone(&rate);
+    let limits = move |_: &Key| [GroupLimits::new().rate(0.001, 2), GroupLimits::new().rate(20.0, 1)][asked.load(Relaxed)];
+    let queue = WorkQueue::builder().fair_by(|key: &Key| key.0).group_limits(limits).build();
+    queue.add((1, 0));
+    assert_eq!(take(&queue), Some((1, 0)));
+    queue.shrink_to_fit();
+    rate.store(1, Relaxed);
+    std::thread::scope(|scope| {
+        let begin = std::time::Instant::now();
+        let getter = scope.spawn(|| queue.get_timeout(60 * SEC).is_ok());
+        while queue.stats().waiters == 0 {
+            std::thread::yield_now();
+        }
+        queue.add((1, 0));
+        // At its timeout the getter would find the token by itself.
+        assert!(getter.join().unwrap() && begin.elapsed() < 30 * SEC, "the driver comes after 50 ms");
+    });
+}
