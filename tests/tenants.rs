@@ -569,7 +569,8 @@ fn a_pause_ends_before_the_tokens_of_a_group_without_keys_are_there() {
 fn a_group_comes_back_with_a_faster_rate() {
     let rate = Arc::new(AtomicUsize::new(0));
     let asked = Arc::clone(&rate);
-    let limits = move |_: &Key| [GroupLimits::new().rate(0.001, 2), GroupLimits::new().rate(20.0, 1)][asked.load(Relaxed)];
+    let limits =
+        move |_: &Key| [GroupLimits::new().rate(0.001, 2), GroupLimits::new().rate(20.0, 1)][asked.load(Relaxed)];
     let queue = WorkQueue::builder().fair_by(|key: &Key| key.0).group_limits(limits).build();
     queue.add((1, 0));
     assert_eq!(take(&queue), Some((1, 0)));
@@ -585,4 +586,20 @@ fn a_group_comes_back_with_a_faster_rate() {
         // At its timeout the getter would find the token by itself.
         assert!(getter.join().unwrap() && begin.elapsed() < 30 * SEC, "the driver comes after 50 ms");
     });
+}
+
+/// Handlers that take a hundred days are paid for without an overflow.
+#[test]
+fn the_longest_handlers_are_paid() {
+    let (builder, time) = builder();
+    let queue = builder.fair_share(FairShare::WorkTime).group_limits(|_| GroupLimits::new().weight(2)).build();
+    let mut handed_out = [0; 2];
+    for _ in 0..20 {
+        queue.add_all((0..8).map(|n| (n % 2, n)));
+        let item = queue.get().unwrap();
+        handed_out[item.0 as usize] += 1;
+        time.advance(SEC * 86400 * 100);
+        item.done();
+    }
+    assert!(handed_out.iter().all(|keys| *keys >= 5), "{handed_out:?}");
 }
