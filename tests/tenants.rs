@@ -504,10 +504,13 @@ fn pauses_meet_cool_downs_and_delays() {
 fn waits_and_drains_meet_a_pause_without_end() {
     let queue = WorkQueue::builder().fair_by(|&(group, _): &Key| group).build();
     queue.group(&(1, 0)).pause(Duration::MAX).unwrap();
-    queue.add_all([(1, 0), (1, 1), (2, 0)]);
+    queue.add_all([(1, 0), (1, 1)]);
     assert!(queue.wait_idle_timeout(Duration::from_millis(20)).is_err());
+    queue.add((2, 0));
     let workers = queue.workers().spawn(2, |_| Ok::<_, Outcome>(())).unwrap();
-    let left = workers.drain_timeout(Duration::from_millis(50));
+    let (begin, time) = (std::time::Instant::now(), Duration::from_millis(50));
+    let left = workers.drain_timeout(time);
+    assert!(begin.elapsed() >= time, "the drain has not waited");
     assert_eq!((queue.stats().handed_out, left.queued.len(), queue.len()), (1, 2, 0));
 }
 

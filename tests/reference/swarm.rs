@@ -397,7 +397,7 @@ fn run_each(seeds: impl Iterator<Item = u64>, with: impl Fn(u64, Plan) -> Plan) 
             (plan, ops) = life_of_delays(seed);
             plan = with(seed, plan);
         }
-        if plan.work_time && seed % 16 == 5 {
+        if plan.work_time && seed % 8 == 5 {
             (plan, ops) = (Plan { rate: None, pace: None, ..plan }, life_of_work());
         } else if plan.tenants {
             ops = with_tenants(&mut Random::Seed(!seed), plan.rate.is_some(), ops);
