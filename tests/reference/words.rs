@@ -203,7 +203,8 @@ pub(crate) fn rare_lives() {
         let level = [Op::AddWith(5, How { priority: Some(100), ..How::new() }), Op::Remove(5)];
         let (after, with) = (Outcome::RequeueAfter(TEN), Outcome::RequeueWith(How::new()));
         let failures = [Outcome::Retry, Outcome::Failed, Outcome::RetryAfter(TEN), Outcome::GiveUp, Outcome::Panic];
-        for outcome in [Outcome::Success, after, with].into_iter().chain(failures) {
+        let pause = plan.tenants.then_some(Outcome::PauseGroup(TEN));
+        for outcome in [Outcome::Success, after, with].into_iter().chain(failures).chain(pause) {
             for adds in 0..2 {
                 let mut ops = level[..2 * (seed as usize % 2)].to_vec();
                 ops.extend([Op::StartLoop, Op::Add(0), Op::PollLoop(0)]);
