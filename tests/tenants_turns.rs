@@ -300,7 +300,10 @@ fn run(seed: u64, plan: &Plan, hand_outs: usize) -> (Vec<Key>, f64) {
                     let given = count.given - since.given;
                     let limited = given - (count.given_freely - since.given_freely);
                     let at_most = (nth + 1) * plan.lower();
-                    assert!(limited <= at_most, "{plan:?}: {key:?} waits for {limited} of its group, {at_most} at most");
+                    assert!(
+                        limited <= at_most,
+                        "{plan:?}: {key:?} waits for {limited} of its group, {at_most} at most"
+                    );
                     // Hand-outs of its lane, or of its group if others may hold it back.
                     let own = if limited > 0 && plan.priorities.len() > 1 { given } else { nth };
                     let (waited, breaks) = (count.clock - since.clock, count.breaks - since.breaks);
