@@ -111,7 +111,7 @@ fn a_quiet_tenant_waits_for_few_hand_outs() {
             );
             println!("{case}");
             assert!(most <= bound, "{case}; at most {bound} are promised");
-            assert!(each.len() > waits.len() / 2, "{case}");
+            assert!(each.len() * 4 > waits.len() * 3, "{case}");
         }
     }
 }
@@ -119,27 +119,30 @@ fn a_quiet_tenant_waits_for_few_hand_outs() {
 // ---- handler time ----
 
 /// Two groups, of which one has a thousand times as many keys as the other, and handlers that take 20 µs and 2 ms. Returns the handler time
-/// of each group, as the queue has measured it.
+/// of each group.
 fn handler_times(share: FairShare, getters: usize, long_has_more: bool) -> [Duration; 2] {
     let queue = WorkQueue::builder().fair_by(|&(group, _): &Key| group).fair_share(share).build();
     let (few, many) = (8, 8000);
     let keys = if long_has_more { [few, many] } else { [many, few] };
     (0..2).for_each(|group| _ = queue.add_all((0..keys[group as usize]).map(|n| (group, n))));
+    let nanos: [AtomicU64; 2] = array::from_fn(|_| AtomicU64::new(0));
     let until = Instant::now() + Duration::from_millis(700);
     thread::scope(|scope| {
         for _ in 0..getters {
             scope.spawn(|| {
                 while Instant::now() < until {
                     let item = queue.get().unwrap();
+                    let (begin, group) = (Instant::now(), item.0 as usize);
                     // Handlers that wait, as those of most tenants do, so that all getters run also on two processors.
-                    thread::sleep(Duration::from_micros([20, 2000][item.0 as usize]));
+                    thread::sleep(Duration::from_micros([20, 2000][group]));
                     queue.add(*item);
                     item.done();
+                    nanos[group].fetch_add(begin.elapsed().as_nanos() as u64, SeqCst);
                 }
             });
         }
     });
-    [0, 1].map(|group| queue.group(&(group, 0)).stats().unwrap().work)
+    nanos.map(|nanos| Duration::from_nanos(nanos.into_inner()))
 }
 
 #[test]
