@@ -42,7 +42,7 @@ pub(super) struct Level {
     pub(super) round: u64,
     /// The sum of the quanta of all rounds, by which shards compare theirs. Without handler time it is the number of rounds.
     pub(super) time: u64,
-    /// Hand-outs of new lanes since the last one of an old lane.
+    /// Hand-outs of new lanes since the last one of an old lane, but for [`TURNS`] each time that a round has passed without old lanes.
     since_old: u8,
 }
 
@@ -72,14 +72,25 @@ impl<T: Copy> Groups<T> {
                 self.begin_old_turn(number, is_lower || look == LOOKS);
             }
             if self.lanes[number].credit > 0 {
-                let level = &mut self.levels[usize::from(index)];
-                level.since_old = if from_old { 0 } else { level.since_old.saturating_add(1) };
+                self.note_turn(index, from_old);
                 return number;
             }
             visit();
             self.put(number, Seat::Old);
         }
         unreachable!("the last look has found one")
+    }
+
+    /// Counts a hand-out. If there was no old lane for the turn of the old ones, a round passes without them. Otherwise a shard to which new
+    /// groups keep coming would stay in its round for ever, and go before the old lanes of all other shards.
+    #[inline]
+    fn note_turn(&mut self, index: u8, from_old: bool) {
+        let level = &mut self.levels[usize::from(index)];
+        level.since_old = if from_old { 0 } else { level.since_old + 1 };
+        if level.since_old == 2 * TURNS {
+            level.since_old = TURNS;
+            level.time += self.work.as_ref().map_or(1, Work::step);
+        }
     }
 
     /// The turn of the first old lane begins, and a round with it if the lane had its last one in this round.
