@@ -8,12 +8,13 @@
 //! in it. A lane that has had its turn in this round has the next one in the next round, so before it comes each of the others has at most
 //! two: one that was left in this round, and one in the next. A lane that has missed its turn is new and comes sooner still. In a queue with
 //! several shards a group may have one more turn, because groups may be two turns apart (P20). After `2 * WEIGHT * (GROUPS - 1)` hand-outs of
-//! its priority, or three times as many, the lane therefore gives a key.
+//! its priority, or `3 * WEIGHT * (GROUPS - 1)`, the lane therefore gives a key at the next one.
 //!
 //! * If groups that were never seen before keep coming, they go ahead of those that have had turns, for 15 of 16 hand-outs: the bound is 16
 //!   times as large.
 //! * With several priorities, one of 16 hand-outs goes to the lower ones, and each of them has it in turn: it is `16 * (priorities - 1)` times
-//!   as large.
+//!   as large. If there are several shards, too, those that have keys of a lower priority get its turns one after the other. With `n` groups
+//!   in the shard there are at most `GROUPS - n` other shards with groups, so it takes `GROUPS - n + 1` turns to hand out a key there.
 //!
 //! This is the longest *stretch*. It ends with a hand-out of the lane, or because the group is held back again. If the lane's own hand-out has
 //! used up a limit or a token, both are the same, so a key that is the `n`th of its lane comes within `n` stretches, and one more for each
@@ -21,7 +22,8 @@
 //!
 //! With several priorities, a hand-out of another lane may also use up the limit of the group. A group with a limit or a rate therefore gives
 //! one of 16 of its hand-outs to its lower lanes, in turn. So the `n`th key comes within `n` times `16 * (priorities - 1)` hand-outs of the
-//! group, and each of these ends a stretch.
+//! group, and each of these ends a stretch. (A lane that is the first of its group at the moment of such a turn has the next one, so one more is
+//! allowed.)
 
 use keyqueue::{AddOptions, Clock, Driver, FairShare, GroupLimits, Item, Priority, WorkQueue};
 use std::collections::{BTreeMap, HashSet};
@@ -144,8 +146,14 @@ impl Plan {
 
     /// The longest stretch.
     fn stretch(&self) -> u64 {
-        let turns = if self.shards > 1 { 3 } else { 2 };
-        let of_priority = turns * u64::from(WEIGHT) * (GROUPS as u64 - 1) + 1;
+        let groups = GROUPS as u64;
+        let of_priority = |turns, groups: u64| turns * u64::from(WEIGHT) * (groups - 1) + 1;
+        let of_lower = |in_shard| (groups + 1 - in_shard) * of_priority(2, in_shard);
+        let of_priority = match (self.shards, self.priorities.len()) {
+            (1, _) => of_priority(2, groups),
+            (_, 1) => of_priority(3, groups),
+            _ => (1..=groups).map(of_lower).fold(of_priority(3, groups), u64::max),
+        };
         of_priority * self.lower() * if self.strangers > 0 { 16 } else { 1 }
     }
 }
