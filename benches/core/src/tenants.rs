@@ -96,20 +96,20 @@ macro_rules! runs {
 macro_rules! rows {
     ($plan:ident, $rounds:ident, $name:literal, $ops:expr, $work:ident $arguments:tt) => {
         $plan.row(["order", "groups with weights and limits", $name], $ops, $rounds, runs!(
-            "plain": Ours<u64>,
-            "1 group": Tenants<1, 1, LIMITS>,
-            "100 groups": Tenants<100, 1, LIMITS>,
-            "100 000 groups": Tenants<100_000, 1, LIMITS>,
-            "VecDeques, no limits": ByHand<Turns<100>>;
+            "plain (keyqueue)": Ours<u64>,
+            "keyqueue, 1 group": Tenants<1, 1, LIMITS>,
+            "keyqueue, 100 groups": Tenants<100, 1, LIMITS>,
+            "100 000 groups (keyqueue)": Tenants<100_000, 1, LIMITS>,
+            "VecDeques (without limits)": ByHand<Turns<100>>;
             $work $arguments
         ));
         $plan.row(["order", "100 groups with rates, or fair by handler time", $name], $ops, $rounds, runs!(
-            "plain": Ours<u64>,
-            "neither": Tenants<100, 1, NOTHING>,
-            "rates": Tenants<100, 1, RATES>,
-            "neither, and governor": Asking<100>,
-            "handler time": Tenants<100, 1, WORK_TIME>,
-            "limits, rates, handler time": Tenants<100, 1, { LIMITS | RATES | WORK_TIME }>;
+            "plain (keyqueue)": Ours<u64>,
+            "keyqueue, neither": Tenants<100, 1, NOTHING>,
+            "keyqueue, rates": Tenants<100, 1, RATES>,
+            "neither, and governor (keyqueue)": Asking<100>,
+            "keyqueue, handler time": Tenants<100, 1, WORK_TIME>,
+            "keyqueue, limits, rates, handler time": Tenants<100, 1, { LIMITS | RATES | WORK_TIME }>;
             $work $arguments
         ));
     };
@@ -124,9 +124,9 @@ pub fn plan(plan: &mut Plan, rounds: usize) {
     macro_rules! shards {
         ($name:literal, $threads:literal) => {
             plan.row(["order", "100 groups with limits, in shards", $name], OPS, rounds, runs!(
-                "1 shard": Tenants<100, 1, LIMITS>,
-                "4 shards": Tenants<100, 4, LIMITS>,
-                "16 shards": Tenants<100, 16, LIMITS>;
+                "keyqueue, 1 shard": Tenants<100, 1, LIMITS>,
+                "keyqueue, 4 shards": Tenants<100, 4, LIMITS>,
+                "keyqueue, 16 shards": Tenants<100, 16, LIMITS>;
                 ring(1024, $threads, OPS)
             ));
         };
@@ -135,9 +135,9 @@ pub fn plan(plan: &mut Plan, rounds: usize) {
     shards!("ring, 2 threads, 1024 queued keys", 2);
     let queued = |keys| move || vec![pauses(keys)];
     let runs: Vec<(&str, Run)> = vec![
-        ("1 queued key", Box::new(queued(1))),
-        ("1000 queued keys", Box::new(queued(1000))),
-        ("1 000 000 queued keys", Box::new(queued(1_000_000))),
+        ("keyqueue, 1 queued key", Box::new(queued(1))),
+        ("keyqueue, 1000 queued keys", Box::new(queued(1000))),
+        ("keyqueue, 1 000 000 queued keys", Box::new(queued(1_000_000))),
     ];
     plan.row(["order", "a pause of a group", "pause and resume"], PAUSES, rounds, runs);
 }
