@@ -112,7 +112,7 @@ fn main() {
     let quoted = |argument: String| if argument.is_empty() { "''".into() } else { argument };
     let arguments = std::env::args().skip(1).map(quoted).collect::<Vec<_>>().join(" ");
     let command =
-        format!("CARGO_PROFILE_RELEASE_CODEGEN_UNITS={units} cargo run --release -p core-table -- {arguments}");
+        format!("CARGO_PROFILE_RELEASE_CODEGEN_UNITS={units} cargo run --release --manifest-path benches/Cargo.toml -p core-table -- {arguments}");
     let mut plan = Plan::only(&options.rows);
     order(&mut plan, options.rounds);
     tenants::plan(&mut plan, options.rounds);
