@@ -111,8 +111,9 @@ fn main() {
     let units = option_env!("CARGO_PROFILE_RELEASE_CODEGEN_UNITS").unwrap_or("16");
     let quoted = |argument: String| if argument.is_empty() { "''".into() } else { argument };
     let arguments = std::env::args().skip(1).map(quoted).collect::<Vec<_>>().join(" ");
-    let command =
-        format!("CARGO_PROFILE_RELEASE_CODEGEN_UNITS={units} cargo run --release --manifest-path benches/Cargo.toml -p core-table -- {arguments}");
+    let command = format!(
+        "CARGO_PROFILE_RELEASE_CODEGEN_UNITS={units} cargo run --release --manifest-path benches/Cargo.toml -p core-table -- {arguments}"
+    );
     let mut plan = Plan::only(&options.rows);
     order(&mut plan, options.rounds);
     tenants::plan(&mut plan, options.rounds);
