@@ -87,22 +87,50 @@ impl<K: Hash + Eq> Shared<K> {
         held: Held<'s, K>,
         key: K,
         hash: KeyHash,
-        (priority, conflict): Now,
+        now: Now,
         wakeups: Wakeups,
     ) -> Added {
+        if this.settings.order.has_groups() {
+            return Self::add_of_group(this, held, key, hash, now, wakeups);
+        }
         // Dropped last, after the rest of the call: a drop that panics must not leave a delay without a driver.
-        let mut hand;
-        let (held, found) = this.find_to_add(held, &key, hash);
-        hand = Some(key);
+        let mut hand = Some(key);
+        let (priority, conflict) = now;
         in_mode!(this, held, section, has_extras => {
             section.mode.is_awaited &= wakeups == Wakeups::Now;
-            let added = section.add_found(&mut hand, hash, found, How { priority, conflict, ..How::NOW });
+            let added = section.add(&mut hand, hash, Group::default(), How { priority, conflict, ..How::NOW });
             section.end();
-            if has_extras || this.settings.order.has_groups() && this.has_extras() {
-                Self::after_add(this, added); // a group that is held back may be the first to need the driver
+            if has_extras {
+                Self::after_add(this, added);
             }
             added
         })
+    }
+
+    /// The same in a queue with groups and one shard.
+    #[inline(never)]
+    fn add_of_group<'s>(
+        this: &'s Arc<Self>,
+        held: Held<'s, K>,
+        key: K,
+        hash: KeyHash,
+        (priority, conflict): Now,
+        wakeups: Wakeups,
+    ) -> Added {
+        let mut hand; // as in `add_special`
+        let (held, found) = this.find_to_add(held, &key, hash);
+        hand = Some(key);
+        let added = in_mode!(this, held, section, _extras => {
+            section.mode.is_awaited &= wakeups == Wakeups::Now;
+            let added = section.add_found(&mut hand, hash, found, How { priority, conflict, ..How::NOW });
+            section.end();
+            added
+        });
+        // Asked after the section, because a group that is held back may be the first to need the driver.
+        if this.has_extras() {
+            Self::after_add(this, added);
+        }
+        added
     }
 
     /// `add_with`.
@@ -228,11 +256,11 @@ impl<K: Hash + Eq> Shared<K> {
         }
     }
 
-    /// Looks for a key that is to be added. If it is new and keys have groups, the shard is unlocked while its group is asked for (P17).
+    /// Looks for a key that is to be added in a queue with groups. If it is new, the shard is unlocked while its group is asked for (P17).
     #[inline(always)]
     fn find_to_add<'s>(&self, mut held: Held<'s, K>, key: &K, hash: KeyHash) -> (Held<'s, K>, Found<K>) {
         let (mut entry, mut group) = (held.marks().find(key, hash), Group::default());
-        if entry.is_none() && self.settings.order.has_groups() && !self.is_shutting_down() {
+        if entry.is_none() && !self.is_shutting_down() {
             let locked = held.locked;
             drop(held);
             group = self.group_of(key);
