@@ -302,6 +302,7 @@ pub mod steps;
 mod stream;
 mod sync;
 mod time;
+pub mod values;
 mod wait;
 mod workers;
 
