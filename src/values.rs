@@ -62,7 +62,7 @@
 
 use crate::panics::contained;
 use crate::sync::{Mutex, model_const, parallelism};
-use crate::{AddOptions, Added, Equivalent, IntoOutcome, Item, Outcome, OwnedItem, WorkQueue};
+use crate::{AddOptions, Added, Equivalent, IntoOutcome, Outcome, WorkQueue};
 use crossbeam_utils::CachePadded;
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry as TableEntry;
@@ -135,18 +135,17 @@ struct Part<V> {
     value: Arc<V>,
 }
 
+/// Stamps of parts: those greater than `after`, up to `end`.
+struct Stamps {
+    after: u64,
+    end: u64,
+}
+
 /// Where a key is: its shard, and its hash.
 type Place<'a, K, V> = (&'a Mutex<Shard<K, V>>, u64);
 
 /// A table of at most this number of buckets does not shrink.
 const SHRINK_MIN: usize = 64;
-
-/// Which parts are to be merged, up to one that the caller names.
-#[derive(Clone, Copy)]
-enum Which {
-    All,
-    Unread,
-}
 
 /// The queue is shutting down, and refused the key. This gives the value back.
 ///
@@ -365,20 +364,20 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static, V> ValueQueue<K, V> {
     ) -> Result<Added, Refused<V>> {
         let place = self.inner.place(&key);
         // First, so that the run which the add brings about finds it.
-        let stamp = self.inner.store(place, &key, value);
+        let stored = self.inner.store(place, &key, value);
         let added = add(&self.inner.queue, key);
         if !added.is_accepted() {
-            return self.inner.take_back(place, stamp).map_or(Ok(Added::Coalesced), |value| Err(Refused(value)));
+            return self.inner.take_back(place, stored.end).map_or(Ok(Added::Coalesced), |value| Err(Refused(value)));
         }
-        self.inner.merge(place, stamp, Which::Unread);
+        self.inner.merge(place, stored);
         Ok(added)
     }
 
-    /// The value of a key that a worker holds, as an [`Item`] or an [`OwnedItem`]: what was added and no run has succeeded with. `None`
+    /// The value of a key that a worker holds, as an [`Item`](crate::Item) or an [`OwnedItem`](crate::OwnedItem): what was added and no run has succeeded with. `None`
     /// if there is none, because an earlier run has had it, or the key was added without one.
     ///
     /// Call this first in a handler, before you read other state: the run is one with this value from this call on. Values that are added
-    /// later are in the next run. If the hand-out is [ended](Item::done) without a success of the [`Value`], the value stays, so retry the
+    /// later are in the next run. If the hand-out is [ended](crate::Item::done) without a success of the [`Value`], the value stays, so retry the
     /// key then.
     ///
     /// # Panics
@@ -429,8 +428,10 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static, V> ValueQueue<K, V> {
     /// # }
     /// ```
     pub fn value<'i>(&'i self, item: &'i impl Held<K>) -> Option<Value<'i, K, V>> {
-        assert!(item.is_of(&self.inner.queue), "keyqueue: this item is of another queue than the values");
-        self.inner.read(item.key())
+        let Some(key) = item.key_in(self.queue()) else {
+            panic!("keyqueue: the item is of another queue than the values")
+        };
+        self.inner.read(key)
     }
 
     /// Takes a key [out of the queue](WorkQueue::remove) if it is queued or delayed, and takes its value out. Returns the value.
@@ -538,7 +539,8 @@ pub struct Value<'i, K, V> {
 impl<K, V> Value<'_, K, V> {
     /// The run has succeeded, and the value is done with. A value that was added meanwhile stays for the next run.
     ///
-    /// Returns `false` if a call had [taken the value out](ValueQueue::take_all) meanwhile.
+    /// Returns `false` if a call had [taken the value out](ValueQueue::take_all) meanwhile, or the holder has read it once more, together
+    /// with a later one.
     ///
     /// # Panics
     /// If the drop of the value does. It is out of the layer then.
@@ -604,8 +606,9 @@ impl<K, V> Deref for Value<'_, K, V> {
 }
 
 impl<K, V> Inner<K, V> {
-    /// Adds a part to what the layer has of a key, and returns its stamp. **Linearization point of an add**, as to its value.
-    fn store(&self, (shard, hash): Place<'_, K, V>, key: &K, value: V) -> u64
+    /// Adds a part to what the layer has of a key. Returns the stamps of what no run has read: the last one is that of the part.
+    /// **Linearization point of an add**, as to its value.
+    fn store(&self, (shard, hash): Place<'_, K, V>, key: &K, value: V) -> Stamps
     where
         K: Eq + Clone,
     {
@@ -650,26 +653,27 @@ impl<K, V> Inner<K, V> {
                 let shard = &mut *place.0.lock();
                 let entry = shard.entries.find_mut(place.1, |entry| key.equivalent(&entry.key))?;
                 // Linearization point.
-                entry.read = entry.newest();
+                entry.read = entry.parts.last()?.stamp;
                 entry.read
             };
             // None: a call has taken it out meanwhile.
-            if let Some(value) = self.merge(place, stamp, Which::All) {
+            if let Some(value) = self.merge(place, Stamps { after: 0, end: stamp }) {
                 return Some(Value { inner: self, place, stamp, value });
             }
         }
     }
 
-    /// Merges parts up to the one with this stamp, and returns the value of that one. `None` if there is none of this stamp, because it was
+    /// Merges the parts with these stamps, and returns the value. `None` if there is no part with the last stamp any more, because it was
     /// taken out, or merged with a later one.
     ///
-    /// The parts stay where they are while the merge runs, and are replaced if they are still the same then. So a panic changes nothing.
-    fn merge(&self, (shard, hash): Place<'_, K, V>, stamp: u64, which: Which) -> Option<Arc<V>> {
+    /// Either no run has read these parts, or one run has read all of them, so that no success divides them. They stay where they are
+    /// while the merge runs, and are replaced if they are still the same then. So a panic changes nothing.
+    fn merge(&self, (shard, hash): Place<'_, K, V>, stamps: Stamps) -> Option<Arc<V>> {
         loop {
             let parts = {
                 let mut shard = shard.lock();
-                let entry = shard.find(hash, stamp)?;
-                let range = entry.range(stamp, which)?;
+                let entry = shard.find(hash, stamps.end)?;
+                let range = entry.range(&stamps);
                 if range.len() < 2 || self.merge.is_none() {
                     let value = Arc::clone(&entry.parts[range.end - 1].value);
                     let superseded: Vec<_> = entry.parts.drain(range.start..range.end - 1).collect();
@@ -681,10 +685,10 @@ impl<K, V> Inner<K, V> {
             };
             let value = self.merged(&parts);
             let mut shard = shard.lock();
-            let entry = shard.find(hash, stamp)?;
-            let range = entry.range(stamp, which)?;
-            if entry.parts[range.clone()].iter().map(Part::stamp).eq(parts.iter().map(Part::stamp)) {
-                let merged = Part { stamp, value: Arc::clone(&value) };
+            let entry = shard.find(hash, stamps.end)?;
+            let range = entry.range(&stamps);
+            if entry.parts[range.clone()].iter().map(|part| part.stamp).eq(parts.iter().map(|part| part.stamp)) {
+                let merged = Part { stamp: stamps.end, value: Arc::clone(&value) };
                 let replaced: Vec<_> = entry.parts.splice(range, [merged]).collect();
                 drop(shard);
                 drop(replaced);
@@ -741,34 +745,20 @@ impl<K, V> Shard<K, V> {
 }
 
 impl<K, V> Entry<K, V> {
-    fn push(&mut self, last: &mut u64, value: Arc<V>) -> u64 {
+    fn push(&mut self, last: &mut u64, value: Arc<V>) -> Stamps {
         *last += 1;
         self.parts.push(Part { stamp: *last, value });
-        *last
-    }
-
-    fn newest(&self) -> u64 {
-        self.parts.last().map_or(0, Part::stamp)
+        Stamps { after: self.read, end: *last }
     }
 
     fn index_of(&self, stamp: u64) -> Option<usize> {
         self.parts.iter().rposition(|part| part.stamp == stamp)
     }
 
-    /// The parts to be merged, of which that one is the last. `None` if a run has read them.
-    fn range(&self, stamp: u64, which: Which) -> Option<Range<usize>> {
-        let end = self.index_of(stamp)? + 1;
-        let start = match which {
-            Which::All => 0,
-            Which::Unread => self.parts.partition_point(|part| part.stamp <= self.read),
-        };
-        (start < end).then_some(start..end)
-    }
-}
-
-impl<V> Part<V> {
-    fn stamp(&self) -> u64 {
-        self.stamp
+    /// The parts with these stamps.
+    fn range(&self, stamps: &Stamps) -> Range<usize> {
+        let count_to = |stamp| self.parts.partition_point(|part| part.stamp <= stamp);
+        count_to(stamps.after)..count_to(stamps.end)
     }
 }
 
@@ -803,34 +793,25 @@ impl<K, V: fmt::Debug> fmt::Debug for Value<'_, K, V> {
 }
 
 mod sealed {
-    use super::{Item, OwnedItem, WorkQueue};
     use crate::sync::Arc;
+    use crate::{Item, OwnedItem, WorkQueue};
 
     /// An item, of either type.
     #[allow(unreachable_pub)] // a method names it, and no user can
     pub trait Held<K> {
-        fn key(&self) -> &K;
-
-        fn is_of(&self, queue: &WorkQueue<K>) -> bool;
+        /// The key, unless the item is of another queue.
+        fn key_in(&self, queue: &WorkQueue<K>) -> Option<&K>;
     }
 
     impl<K> Held<K> for Item<'_, K> {
-        fn key(&self) -> &K {
-            self.key()
-        }
-
-        fn is_of(&self, queue: &WorkQueue<K>) -> bool {
-            Arc::ptr_eq(self.queue(), &queue.shared)
+        fn key_in(&self, queue: &WorkQueue<K>) -> Option<&K> {
+            Arc::ptr_eq(self.queue(), &queue.shared).then(|| self.key())
         }
     }
 
     impl<K> Held<K> for OwnedItem<K> {
-        fn key(&self) -> &K {
-            self.key()
-        }
-
-        fn is_of(&self, queue: &WorkQueue<K>) -> bool {
-            Arc::ptr_eq(self.queue(), &queue.shared)
+        fn key_in(&self, queue: &WorkQueue<K>) -> Option<&K> {
+            Arc::ptr_eq(self.queue(), &queue.shared).then(|| self.key())
         }
     }
 }

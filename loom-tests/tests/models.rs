@@ -14,6 +14,7 @@ mod shards;
 mod shutdown;
 mod stop;
 mod tenants;
+mod values;
 mod waiting;
 mod watch;
 mod workers;
