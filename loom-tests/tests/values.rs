@@ -57,7 +57,7 @@ fn two_adds_meet_a_run_that_fails() {
         let value = values.value(&item).unwrap();
         let read = value.to_vec();
         drop(value);
-        others.map(|other| other.join().unwrap().unwrap());
+        _ = others.map(|other| other.join().unwrap().unwrap());
         item.done();
         let all = rest(&values);
         assert!(all == [1, 2, 3] || all == [1, 3, 2], "{all:?}");
@@ -78,7 +78,7 @@ fn two_adds_meet_a_success() {
         assert_eq!(*value, [1]);
         assert!(value.succeed());
         item.succeed();
-        others.map(|other| other.join().unwrap().unwrap());
+        _ = others.map(|other| other.join().unwrap().unwrap());
         let all = rest(&values);
         assert!(all == [2, 3] || all == [3, 2], "{all:?}");
         assert!(values.is_empty());
