@@ -70,6 +70,7 @@ streams            # the feature `stream`, which has no unsafe code
 stress             # runs by the clock
 tenants_turns      # a hundred thousand hand-outs
 traces             # 928 traces; the part `machine` has the same steps
+values             # the layer has no unsafe code
 wheel              # the wheel has no unsafe code
 END
 }

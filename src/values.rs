@@ -198,13 +198,13 @@ impl<K, V> ValueQueue<K, V> {
 
     /// Like [`new`](Self::new), with a function that merges two values of a key. It gets the older one first.
     ///
-    /// It runs under no lock, in the thread of an add, of [`value`](Self::value), or of a call that takes values out. The layer chooses which neighbours
-    /// it merges first, so the function should be associative: the merge of a and b, with c, is the same as a with the merge of b and c.
-    /// The result of a call may be thrown away, and the values merged once more, if another thread has changed them meanwhile. If the
-    /// function panics, both values stay as they were, and the next add or run of the key merges them.
+    /// It runs under no lock, in the thread of an add, of [`value`](Self::value), or of a call that takes values out. The layer chooses
+    /// which neighbours it merges first, so the function should be associative: the merge of a and b, with c, is the same as a with the
+    /// merge of b and c. If another thread has changed the values meanwhile, the layer throws the result away, and calls the function
+    /// again. If the function panics, both values stay as they were, and the next add or run of the key merges them.
     ///
-    /// It gets references, because a run may be reading the older value, and so that no panic loses a value. If values have large parts, put
-    /// these into an `Arc`.
+    /// It gets references, because a run may be reading the older value, and so that no panic loses a value. If values have large parts,
+    /// put these into an `Arc`.
     ///
     /// # Examples
     /// ```
@@ -291,9 +291,9 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static, V> ValueQueue<K, V> {
     /// succeeded, or [`take_all`](Self::take_all) returns it.
     ///
     /// # Panics
-    /// Like [`WorkQueue::add`], and if the merge, the key's `Clone`, or the drop of a value that is merged panics. If the key's `Hash`,
-    /// `Eq` or `Clone` panics here, nothing has changed. After another panic the value is stored, even if the queue has not added the key;
-    /// it is in the next run of the key then.
+    /// Like [`WorkQueue::add`], and if the key's `Clone`, the merge, or the drop of a value that was merged panics. If the key's `Hash`,
+    /// `Eq` or `Clone` panics before the value is stored, nothing has changed. After any other panic the value is stored, and is in the
+    /// next run of the key, even if the queue has not added the key.
     ///
     /// # Blocking
     /// Like [`WorkQueue::add`], and two sections of a lock of this layer, for some tens of nanoseconds. The layer clones a key that has no
@@ -373,12 +373,13 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static, V> ValueQueue<K, V> {
         Ok(added)
     }
 
-    /// The value of a key that a worker holds, as an [`Item`](crate::Item) or an [`OwnedItem`](crate::OwnedItem): what was added and no run has succeeded with. `None`
-    /// if there is none, because an earlier run has had it, or the key was added without one.
+    /// The value of a key that a worker holds: all that was added, and that no run has succeeded with. `None` if there is nothing, because
+    /// an earlier run has had it, or the key was added without a value. The item is an [`Item`](crate::Item) or an
+    /// [`OwnedItem`](crate::OwnedItem).
     ///
-    /// Call this first in a handler, before you read other state: the run is one with this value from this call on. Values that are added
-    /// later are in the next run. If the hand-out is [ended](crate::Item::done) without a success of the [`Value`], the value stays, so retry the
-    /// key then.
+    /// Call this first in a handler, before you read other state, because the run counts as one with this value from this call on. Values
+    /// that are added later are for the next run. If the hand-out ends without a success of the [`Value`], the value stays, but does not
+    /// bring the key back, so [retry](crate::Item::retry) the key then.
     ///
     /// # Panics
     /// If the item is of another queue, or the key's `Hash` or `Eq`, the merge, or the drop of a value that is merged panics. No value is

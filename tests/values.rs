@@ -1,7 +1,7 @@
 //! Values of keys: `keyqueue::values` (P26).
 //!
-//! Checks: each accepted value is in exactly one successful run, or in what a call takes out, in the order of the adds. First one sentence of
-//! the docs after the other, then random lives beside a plain model, a list of values for each key, and then threads at full speed.
+//! Checks: each accepted value is in exactly one successful run, or in what a call takes out, in the order of the adds. First the sentences of
+//! the docs, one by one, then random lives beside a plain model, a list of values for each key, and then threads at full speed.
 
 mod support {
     pub(crate) mod manual;
@@ -679,8 +679,8 @@ fn random_lives_beside_a_list_of_values() {
     }
 }
 
-/// Threads at full speed: producers, workers that fail, panic and leak, and a stop in the middle. Each number is in one successful run or in
-/// what is left, and the numbers of a producer come in their order.
+/// Threads at full speed: producers, workers that fail, panic and leak, and a stop in the middle. Each number is in one successful run or
+/// in what is left, and the numbers of a producer come in their order.
 #[test]
 fn threads_add_and_run() {
     const PRODUCERS: u64 = 3;
