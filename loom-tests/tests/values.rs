@@ -46,13 +46,14 @@ fn an_add_of_a_value_meets_a_run() {
     });
 }
 
-/// Two adds and a read merge at the same time, and the run fails: the next one has it all, and what was there first comes first.
+/// Two adds and a read merge at the same time, after a run that has failed: the read has what that run had, too, and the next run has it all.
 #[test]
 fn two_adds_meet_a_run_that_fails() {
     check(|| {
         let values = manual_values();
         values.add(1, vec![1]).unwrap();
         let item = values.queue().get().unwrap();
+        _ = values.value(&item);
         let others = [2, 3].map(|number| with(&values, move |values| values.add(1, vec![number]).map(drop)));
         let value = values.value(&item).unwrap();
         let read = value.to_vec();
@@ -103,6 +104,26 @@ fn a_refused_value_meets_a_run() {
             Ok(_) => assert_eq!(all, [1, 2]),
             Err(Refused(back)) => assert_eq!((back, all), (vec![2], vec![1])),
         }
+    });
+}
+
+/// A shut-down meets two adds, one of which may be merging the value of the other when that is refused.
+#[test]
+fn a_refused_value_meets_an_add() {
+    check(|| {
+        let values = manual_values();
+        values.add(1, vec![1]).unwrap();
+        let adder = with(&values, |values| values.add(1, vec![2]));
+        let stopper = with(&values, |values| values.queue().shut_down());
+        let answers = [values.add(1, vec![3]), adder.join().unwrap()];
+        stopper.join().unwrap();
+        let mut all = vec![1];
+        all.extend([3, 2].iter().zip(&answers).filter(|(_, answer)| answer.is_ok()).map(|(number, _)| number));
+        let mut left = rest(&values);
+        left.extend(values.take_all().iter().flat_map(|(_, value)| value.to_vec()));
+        all.sort_unstable();
+        left.sort_unstable();
+        assert_eq!(left, all);
     });
 }
 
