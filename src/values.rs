@@ -110,8 +110,10 @@ struct Inner<K, V> {
     merge: Option<Box<Merge<V>>>,
     /// A power of two of shards, each under a lock of its own. A section takes one of them, and no other lock. It runs no foreign code but
     /// `Eq` of keys (P17).
-    shards: Box<[CachePadded<Mutex<Shard<K, V>>>]>,
+    shards: Box<[CachePadded<Locked<K, V>>]>,
 }
+
+type Locked<K, V> = Mutex<Shard<K, V>>;
 
 struct Shard<K, V> {
     entries: HashTable<Entry<K, V>>,
@@ -142,7 +144,7 @@ struct Stamps {
 }
 
 /// Where a key is: its shard, and its hash.
-type Place<'a, K, V> = (&'a Mutex<Shard<K, V>>, u64);
+type Place<'a, K, V> = (&'a Locked<K, V>, u64);
 
 /// A table of at most this number of buckets does not shrink.
 const SHRINK_MIN: usize = 64;
@@ -700,10 +702,10 @@ impl<K, V> Inner<K, V> {
 
     /// Calls the merge, from the oldest part to the newest. There is at least one.
     fn merged(&self, parts: &[Part<V>]) -> Arc<V> {
-        let values = parts.iter().map(|part| Arc::clone(&part.value));
+        let mut values = parts.iter().map(|part| Arc::clone(&part.value));
         let merged = match &self.merge {
             Some(merge) => values.reduce(|older, newer| Arc::new(merge(&older, &newer))),
-            None => values.last(),
+            None => values.next_back(),
         };
         merged.expect("an entry has a part")
     }

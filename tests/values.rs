@@ -301,6 +301,26 @@ fn failing_merge(queue: WorkQueue<u32>, fails: &Arc<AtomicBool>) -> ValueQueue<u
     })
 }
 
+/// So what waits for a key that fails for long is one value, however many have come.
+#[test]
+fn each_add_merges_what_no_run_has_read() {
+    let merges = Arc::new(AtomicUsize::new(0));
+    let values = ValueQueue::with_merge(WorkQueue::new(), {
+        let merges = Arc::clone(&merges);
+        move |older: &u64, newer: &u64| {
+            merges.fetch_add(1, Ordering::SeqCst);
+            older + newer
+        }
+    });
+    (0..10).for_each(|number| _ = values.add(1, number).unwrap());
+    assert_eq!(merges.load(Ordering::SeqCst), 9);
+    let item = values.queue().get().unwrap();
+    assert_eq!(values.value(&item).as_deref(), Some(&45));
+    (0..10).for_each(|number| _ = values.add(1, number).unwrap());
+    assert_eq!(merges.load(Ordering::SeqCst), 18, "not with what the run has read");
+    assert_eq!(values.value(&item).as_deref(), Some(&90));
+}
+
 #[test]
 fn a_merge_that_panics_loses_no_value() {
     let fails = Arc::new(AtomicBool::new(true));

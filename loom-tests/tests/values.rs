@@ -46,7 +46,8 @@ fn an_add_of_a_value_meets_a_run() {
     });
 }
 
-/// Two adds and a read merge at the same time, after a run that has failed: the read has what that run had, too, and the next run has it all.
+/// Two adds and a read merge at the same time, after a run that has failed: the read has what that run had, too, and the next run has all
+/// of it.
 #[test]
 fn two_adds_meet_a_run_that_fails() {
     check(|| {
