@@ -61,7 +61,7 @@
 //! value then waits for the next add of the key, or for a call that takes it out.
 
 use crate::panics::contained;
-use crate::sync::{Mutex, model_const, parallelism};
+use crate::sync::Mutex;
 use crate::{AddOptions, Added, Equivalent, IntoOutcome, Outcome, WorkQueue};
 use crossbeam_utils::CachePadded;
 use hashbrown::HashTable;
@@ -108,8 +108,8 @@ struct Inner<K, V> {
     queue: WorkQueue<K>,
     /// `None`: the latest value wins.
     merge: Option<Box<Merge<V>>>,
-    /// A power of two of shards, each under a lock of its own. A section takes one of them, and no other lock. It runs no foreign code but
-    /// `Eq` of keys (P17).
+    /// As many as the queue has, which is a power of two, each under a lock of its own. A section takes one of these locks and no other
+    /// one, and runs no foreign code but the `Eq` of keys (P17).
     shards: Box<[CachePadded<Locked<K, V>>]>,
 }
 
@@ -233,8 +233,7 @@ impl<K, V> ValueQueue<K, V> {
 
     fn build(queue: WorkQueue<K>, merge: Option<Box<Merge<V>>>) -> Self {
         let shard = || Mutex::one_of_many(Shard { entries: HashTable::new(), stamp: 0 });
-        let shards = model_const((8 * parallelism()).next_power_of_two().min(256), 1);
-        let shards = (0..shards).map(|_| CachePadded::new(shard())).collect();
+        let shards = (0..queue.shards()).map(|_| CachePadded::new(shard())).collect();
         Self { inner: Arc::new(Inner { queue, merge, shards }) }
     }
 

@@ -12,6 +12,7 @@ use futures_executor::block_on;
 use keyqueue::values::{Refused, ValueQueue};
 use keyqueue::{AddOptions, Added, DelayConflict, DelayedAdd, Item, OnPanic, Outcome, WorkQueue, WorkQueueBuilder};
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -364,6 +365,72 @@ fn a_merge_may_use_the_layer() {
         let left = values.take_all();
         let left = left.first().map(|(_, value)| value.to_vec());
         assert!([None, Some(vec![1, 2]), Some(vec![1, 2, 9])].contains(&left), "{left:?}");
+    }
+}
+
+/// A key and a value of which each hash, clone and drop uses the layer. It would wait for itself if it ran under the lock, which a debug
+/// build notices. (Not so `Eq`.)
+struct Busy(u32, Arc<Mutex<Option<ValueQueue<Busy, Busy>>>>);
+
+impl Busy {
+    fn use_layer(&self) {
+        let values = self.1.lock().unwrap().clone();
+        values.iter().for_each(|values| _ = values.len());
+    }
+}
+
+impl Hash for Busy {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.use_layer();
+        self.0.hash(state);
+    }
+}
+
+impl PartialEq for Busy {
+    fn eq(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+}
+
+impl Eq for Busy {}
+
+impl Clone for Busy {
+    fn clone(&self) -> Self {
+        self.use_layer();
+        Self(self.0, Arc::clone(&self.1))
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.use_layer();
+    }
+}
+
+#[test]
+fn keys_and_values_may_use_the_layer() {
+    let layer = Arc::default();
+    let new = |number| Busy(number, Arc::clone(&layer));
+    let merge = |older: &Busy, newer: &Busy| Busy(older.0 + newer.0, Arc::clone(&older.1));
+    for values in [ValueQueue::new(WorkQueue::new()), ValueQueue::with_merge(WorkQueue::new(), merge)] {
+        *layer.lock().unwrap() = Some(values.clone());
+        for key in 0..100 {
+            (0..3).for_each(|number| _ = values.add(new(key), new(number)).unwrap());
+        }
+        assert!(values.remove(&new(0)).is_some());
+        while let Ok(item) = values.queue().try_get() {
+            assert!(values.value(&item).is_some());
+            _ = values.add(new(item.0), new(1)).unwrap();
+            assert!(values.value(&item).unwrap().succeed());
+            values.queue().remove(&new(item.0));
+        }
+        assert!(values.is_empty());
+        _ = values.add(new(1), new(1)).unwrap();
+        values.queue().shut_down();
+        assert!(values.add(new(1), new(1)).is_err() && values.add(new(2), new(1)).is_err());
+        assert_eq!(values.take_all().len(), 1);
+        let last = layer.lock().unwrap().take();
+        drop(last);
     }
 }
 
