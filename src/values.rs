@@ -690,10 +690,8 @@ impl<K, V> Inner<K, V> {
             let entry = shard.find(hash, stamps.end)?;
             let range = entry.range(&stamps);
             if entry.parts[range.clone()].iter().map(|part| part.stamp).eq(parts.iter().map(|part| part.stamp)) {
-                let merged = Part { stamp: stamps.end, value: Arc::clone(&value) };
-                let replaced: Vec<_> = entry.parts.splice(range, [merged]).collect();
-                drop(shard);
-                drop(replaced);
+                // No value is dropped here, under the lock, because `parts` has those that this replaces.
+                entry.parts.splice(range, [Part { stamp: stamps.end, value: Arc::clone(&value) }]);
                 return Some(value);
             }
         }

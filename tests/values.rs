@@ -411,7 +411,10 @@ impl Drop for Busy {
 fn keys_and_values_may_use_the_layer() {
     let layer = Arc::default();
     let new = |number| Busy(number, Arc::clone(&layer));
-    let merge = |older: &Busy, newer: &Busy| Busy(older.0 + newer.0, Arc::clone(&older.1));
+    let merge = |older: &Busy, newer: &Busy| {
+        older.use_layer();
+        Busy(older.0 + newer.0, Arc::clone(&older.1))
+    };
     for values in [ValueQueue::new(WorkQueue::new()), ValueQueue::with_merge(WorkQueue::new(), merge)] {
         *layer.lock().unwrap() = Some(values.clone());
         for key in 0..100 {
@@ -426,6 +429,10 @@ fn keys_and_values_may_use_the_layer() {
         }
         assert!(values.is_empty());
         _ = values.add(new(1), new(1)).unwrap();
+        let item = values.queue().get().unwrap();
+        assert!(values.value(&item).is_some()); // what comes now is beside it
+        _ = values.add(new(1), new(1)).unwrap();
+        drop(item);
         values.queue().shut_down();
         assert!(values.add(new(1), new(1)).is_err() && values.add(new(2), new(1)).is_err());
         assert_eq!(values.take_all().len(), 1);
