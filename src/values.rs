@@ -815,3 +815,18 @@ mod sealed {
         }
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_shrinks_after_a_burst() {
+        let values = ValueQueue::new(WorkQueue::new());
+        (0..10_000).for_each(|key| _ = values.add(key, key).unwrap());
+        let buckets = || values.inner.shards[0].lock().entries.num_buckets();
+        assert!(buckets() >= 10_000);
+        (0..10_000).for_each(|key| assert_eq!(values.remove(&key).as_deref(), Some(&key)));
+        assert!(buckets() <= SHRINK_MIN, "{} buckets", buckets());
+    }
+}
