@@ -71,6 +71,7 @@ stress             # runs by the clock
 tenants_threads    # threads at full speed
 tenants_turns      # tens of thousands of hand-outs
 traces             # 928 traces; the part `machine` has the same steps
+values             # the layer has no unsafe code
 wheel              # the wheel has no unsafe code
 END
 }

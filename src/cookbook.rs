@@ -4,7 +4,7 @@
 //!   [work on many keys at once](#work-on-many-keys-at-once) · [without an async runtime](#without-an-async-runtime) ·
 //!   [without any other thread](#without-any-other-thread)
 //! * [Debounce and throttle](#debounce-and-throttle) · [resync](#resync) · [a result for the adder](#a-result-for-the-adder) ·
-//!   [producers that must wait](#producers-that-must-wait)
+//!   [events that carry data](#events-that-carry-data) · [producers that must wait](#producers-that-must-wait)
 //! * [Tests with a mock clock](#tests-with-a-mock-clock) · [what makes a good key](#what-makes-a-good-key)
 //! * [From client-go](#from-client-go) · [from controller-runtime](#from-controller-runtime) · [from kube-rs](#from-kube-rs)
 //!
@@ -306,6 +306,47 @@
 //!     queue.shut_down();
 //! });
 //! ```
+//!
+//! # Events that carry data
+//!
+//! A key should name an object whose state the worker reads. If there is nothing to read, because the event itself has the data, a
+//! [`ValueQueue`](crate::values::ValueQueue) keeps a value beside each key: the latest one, or the merge of all that have come. Here the
+//! parts of a change are merged, so that one write has them all, and a write that fails loses none:
+//! ```
+//! use keyqueue::values::ValueQueue;
+//! use keyqueue::{Outcome, WorkQueue};
+//!
+//! /// The columns of a row that have changed, with their newest contents.
+//! #[derive(Clone, Default, Debug, PartialEq)]
+//! struct Patch {
+//!     title: Option<String>,
+//!     price: Option<u32>,
+//! }
+//!
+//! # fn write(_: u64, _: &Patch) -> Result<(), std::io::Error> { Ok(()) }
+//! let patches = ValueQueue::with_merge(WorkQueue::<u64>::new(), |older: &Patch, newer: &Patch| Patch {
+//!     title: newer.title.clone().or(older.title.clone()),
+//!     price: newer.price.or(older.price),
+//! });
+//! let workers = patches.queue().workers().max_retries(15).spawn(4, {
+//!     let patches = patches.clone();
+//!     move |row| {
+//!         let Some(patch) = patches.value(row) else { return Outcome::Success };
+//!         let written = write(*row.key(), &patch);
+//!         patch.finish(written) // an error: the retry has this patch, merged with what has come by then
+//!     }
+//! })?;
+//! patches.add(7, Patch { price: Some(20), ..Patch::default() })?;
+//! patches.add(7, Patch { title: Some("Tea".into()), ..Patch::default() })?;
+//!
+//! let _keys = workers.drain_timeout(std::time::Duration::from_secs(10));
+//! for (row, patch) in patches.take_all() {
+//!     println!("not written: {row}: {patch:?}"); // its key was left, or given up
+//! }
+//! # assert!(patches.is_empty());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//! If each event counts, and none may be merged, use a channel.
 //!
 //! # Producers that must wait
 //!

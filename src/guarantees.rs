@@ -24,6 +24,9 @@
 //! * **P29** *A holder's newest decision counts.* The end of a hand-out replaces or drops the delay that an earlier one of the key has set.
 //!   A bare drop of the item leaves that delay, and a failure that the limiter does not count can only make it later. Callers' delays and
 //!   adds are never dropped, not even an add that waits for such a retry.
+//! * **P26** *The latest value.* Each accepted value of a [`ValueQueue`](crate::values::ValueQueue) is in the value of exactly one run that
+//!   has succeeded and has read it after the add, or a call takes it out, as [`take_all`](crate::values::ValueQueue::take_all) does with
+//!   what is left after a drain. The values of a key are merged in the order of their adds, and no panic loses one.
 //! * **P30** *Cool-down.* For a time that its holder chooses, no run of a key begins after the end of its last one. Adds and delays that
 //!   would come earlier wait until then and become one run; without any, the queue forgets the key.
 //!
@@ -96,9 +99,9 @@
 //!   (P21), the first getter that waits for a token (P31), the first group that is throttled or paused (P32), or the first add if the observer has an
 //!   [interval](crate::observe::Observer::interval). The thread sleeps until a delay, such a task or a report is due, and the reports end
 //!   when no key is queued, processing or delayed.
-//! * **P17** *Your code runs without a lock*: keys, wakers, observers, limiters, hooks and predicates. The exceptions are the function of
-//!   [`Clock::from_fn`](crate::Clock::from_fn), a key's `Eq` and `Equivalent`, and its `Clone` in [`take_delayed`], [`take_where`],
-//!   [`stop`], [`processing_keys`], [`delayed_keys`] and [`groups`].
+//! * **P17** *Your code runs without a lock*: keys, values and their merges, wakers, observers, limiters, hooks and predicates. The
+//!   exceptions are the function of [`Clock::from_fn`](crate::Clock::from_fn), a key's `Eq` and `Equivalent`, and its `Clone` in
+//!   [`take_delayed`], [`take_where`], [`stop`], [`processing_keys`], [`delayed_keys`] and [`groups`].
 //! * **P27** *The same twice.* With one thread and the same build and machine, a queue does the same each time if it has a
 //!   [seed](crate::WorkQueueBuilder::seed), [`Driver::Manual`](crate::Driver::Manual), and a clock that is [mocked](crate::Clock::mock) or
 //!   a [function](crate::Clock::from_fn). Only the deadline of a call that blocks is real time.

@@ -202,7 +202,7 @@
 //!   and the end of that early run sets the next delay. With [`DelayedAdd::Strict`] adds wait for a retry once it is set, so there is at
 //!   most one early run for each.
 //! * **An equal key that is there already stays**, and `add` drops the new one, so data that `Eq` does not compare, such as the time of the
-//!   event, does not reach the worker.
+//!   event, does not reach the worker. A [`ValueQueue`](values::ValueQueue) keeps such data beside the key.
 //! * **Equal keys must have equal [groups](WorkQueueBuilder::fair_by)**, as they must have equal hashes.
 //! * **`get` returns `None`** when the queue is shut down and no key is queued, but a key that is processing and dirty comes back later. A
 //!   dispatcher that hands items to other threads therefore stops only when `get` returns `None` and none of its items is left; otherwise
@@ -302,6 +302,7 @@ pub mod steps;
 mod stream;
 mod sync;
 mod time;
+pub mod values;
 mod wait;
 mod workers;
 

@@ -63,6 +63,10 @@ impl<K> OwnedItem<K> {
         finish(Item::new_quietly(&queue, unsafe { this.claimed.duplicate() }))
     }
 
+    pub(crate) fn queue(&self) -> &Arc<Shared<K>> {
+        &self.queue
+    }
+
     /// The key.
     #[inline]
     #[must_use]

@@ -15,6 +15,7 @@ mod shards;
 mod shutdown;
 mod stop;
 mod tenants;
+mod values;
 mod waiting;
 mod watch;
 mod workers;

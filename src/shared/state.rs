@@ -177,14 +177,8 @@ impl<K: Hash + Eq> Shared<K> {
     }
 
     #[inline]
-    #[allow(
-        clippy::manual_hash_one,
-        reason = "with a nightly compiler, `ahash` has other hashes for some types there: a key and what it is looked up by would have different ones"
-    )]
     pub(super) fn hash<Q: Hash + ?Sized>(&self, key: &Q) -> KeyHash {
-        let mut hasher = self.hasher.build_hasher();
-        key.hash(&mut hasher);
-        KeyHash(hasher.finish() as u32)
+        KeyHash(self.wide_hash(key) as u32)
     }
 
     /// The index of the shard to which a new key goes.
@@ -197,6 +191,18 @@ impl<K: Hash + Eq> Shared<K> {
 }
 
 impl<K> Shared<K> {
+    /// The hash of which the queue takes the low half.
+    #[inline]
+    #[allow(
+        clippy::manual_hash_one,
+        reason = "with a nightly compiler, `ahash` has other hashes for some types there: a key and what it is looked up by would have different ones"
+    )]
+    pub(crate) fn wide_hash<Q: Hash + ?Sized>(&self, key: &Q) -> u64 {
+        let mut hasher = self.hasher.build_hasher();
+        key.hash(&mut hasher);
+        hasher.finish()
+    }
+
     /// The lock-free engine, if the queue has it.
     #[cfg(feature = "lock-free")]
     #[inline(always)]
