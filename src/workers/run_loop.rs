@@ -20,6 +20,8 @@ use std::time::Duration;
 /// The user's settings and hooks.
 pub(super) struct Hooks<K> {
     pub(super) max_retries: Option<usize>,
+    /// How long a failing key waits after its last retry. `None`: it does not come back.
+    pub(super) then_after: Option<Duration>,
     /// How long a key cools down after a run.
     pub(super) min_interval: Duration,
     pub(super) on_error: Option<Box<OnError<K>>>,
@@ -38,6 +40,7 @@ impl<K> Default for Hooks<K> {
     fn default() -> Self {
         Self {
             max_retries: None,
+            then_after: None,
             min_interval: Duration::ZERO,
             on_error: None,
             on_panic: None,
@@ -237,23 +240,37 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
         self.retry(item, delay, GivenUp { reason: Some(error), ..GivenUp::default() });
     }
 
-    /// Adds a key after this delay or the limiter's, whichever is longer, or gives it up for the reason in `why`.
+    /// Adds a key after this delay or the limiter's, whichever is longer, or gives it up for the reason in `why`. A key that comes back
+    /// after it was given up keeps its failures, and waits for `then_after` at least.
     fn retry(&self, item: Item<'_, K>, delay: Duration, why: GivenUp<'_>) {
         let mut options = AddOptions::new().after(delay).rate_limited();
-        if let Some(max) = self.workers.hooks.max_retries {
-            let (retries, panicked) = self.retries(&item);
-            if retries >= max && (panicked || !self.is_uncounted(&item)) {
-                return self.give_up(item, GivenUp { retries, ..why });
-            }
-            if panicked {
-                options = options.without_limiter();
+        let Hooks { max_retries, then_after, .. } = self.workers.hooks;
+        let mut gives_up = false;
+        match (max_retries, then_after) {
+            (None, _) => {}
+            (_, Some(long)) if item.is_given_up() => options = options.past_last(long),
+            (Some(max), _) => {
+                let (retries, panicked) = self.retries(&item);
+                gives_up = retries >= max && (panicked || !self.is_uncounted(&item));
+                match then_after {
+                    None if gives_up => return self.give_up(item, GivenUp { retries, ..why }),
+                    Some(long) if gives_up => {
+                        self.tell_given_up(&item, &GivenUp { retries, ..why });
+                        options = options.past_last(long);
+                    }
+                    _ if panicked => options = options.without_limiter(),
+                    _ => {}
+                }
             }
         }
-        if why.panic.is_none() {
+        if why.panic.is_none() && !gives_up {
             self.counts.run_failed.add();
         }
         self.counts.retried.add();
         self.requeue(item, options, End::Done, &self.counts.refused_retries);
+        if gives_up {
+            self.workers.queue.shared.tell(|observer| observer.given_up());
+        }
     }
 
     /// Whether the limiter does not count this failure, because the run came before the key's retry.
@@ -304,14 +321,19 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
     }
 
     fn give_up(&self, item: Item<'_, K>, why: GivenUp<'_>) {
+        self.tell_given_up(&item, &why);
+        item.give_up_and_rest(self.workers.hooks.min_interval);
+    }
+
+    /// Counts a key that is given up, and calls the hook.
+    fn tell_given_up(&self, item: &Item<'_, K>, why: &GivenUp<'_>) {
         if why.panic.is_none() {
             self.counts.run_gave_up.add();
         }
         self.counts.given_up.add();
         if let Some(hook) = &self.workers.hooks.on_give_up {
-            self.catch_user_panic(|| hook(&item, &why));
+            self.catch_user_panic(|| hook(item, why));
         }
-        item.give_up_and_rest(self.workers.hooks.min_interval);
     }
 
     /// Handles a panic of a handler, whose item is in `current`, or of user code that ran after one, when `current` is `None`.
