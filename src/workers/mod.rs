@@ -63,7 +63,8 @@ use std::time::Duration;
 /// let queue = WorkQueue::<&str>::new();
 /// let workers = queue
 ///     .workers()
-///     .max_retries(15) // after 164 s of failures; then only an event leads to a run
+///     .max_retries(15) // for 164 s
+///     .then_after(Duration::from_secs(3600)) // and once an hour from then on
 ///     .on_error(|key, error| eprintln!("{key}: {error}"))
 ///     .on_give_up(|key, why| eprintln!("{key}: {why}")) // "given up after 15 retries: …"
 ///     .spawn(4, |pod| -> Result<Outcome, std::io::Error> {
@@ -191,8 +192,8 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkersBuilder<K> {
     ///
     /// With the default limiter 15 retries take 164 s, so an outage that lasts longer gives up each key that is due meanwhile. A key that
     /// was given up runs again after its next add. If it had nothing but [`RequeueAfter`](Outcome::RequeueAfter) to come back, it has lost
-    /// its next look, and does not come again. For keys that are looked at periodically set no limit, so that the backoff grows to 1000 s
-    /// and stays there, or let [`on_give_up`](Self::on_give_up) add the key with a delay.
+    /// its next look, and does not come again. For keys that are looked at periodically say how they come back, with
+    /// [`then_after`](Self::then_after), or set no limit, so that the backoff grows to 1000 s and stays there.
     ///
     /// Events make the time shorter until a key is given up, because by default each add of a failing key is a run at once, which counts as
     /// a retry if it fails. An example is a key that always fails, has an event each half second, and may be retried eight times, with
@@ -218,6 +219,45 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkersBuilder<K> {
     /// ```
     pub fn max_retries(mut self, retries: usize) -> Self {
         self.hooks.max_retries = Some(retries);
+        self
+    }
+
+    /// After its last retry a failing key comes back after this delay, so that it is not lost to an outage that lasts longer than its
+    /// [`max_retries`](Self::max_retries). By default it does not come back.
+    ///
+    /// The first failure after the last retry calls [`on_give_up`](Self::on_give_up), and the key counts as [given up](Tally::given_up), once.
+    /// It keeps its failures, so each failure after that waits for this delay again, without quick retries and without another call. A
+    /// success begins anew, and so does all that forgets the failures, such as [`RequeueAfter`](Outcome::RequeueAfter).
+    /// [`Outcome::GiveUp`] ends a key as it does without this setting.
+    ///
+    /// The limiter is not asked for these delays. One is longer than set here if the handler asks for a longer one, by
+    /// [`RetryAfter`](Outcome::RetryAfter), or if [`min_interval`](Self::min_interval) does, and 50 ms is the shortest. Like any retry, the
+    /// delay does not keep events back: an add is a run at once, unless [`DelayedAdd::Strict`](crate::DelayedAdd::Strict) makes events wait
+    /// for retries. A drain does not wait for it, and returns the key in [`Leftover::delayed`]. A failure that comes after the shut-down is
+    /// in [`Leftover::refused`].
+    ///
+    /// # Panics
+    /// Not here. Without `max_retries`, [`build`](Self::build) panics, and [`spawn`](Self::spawn) returns an error.
+    ///
+    /// # Examples
+    /// ```
+    /// use keyqueue::WorkQueue;
+    /// use std::time::Duration;
+    ///
+    /// let queue = WorkQueue::new();
+    /// let hour = Duration::from_secs(3600);
+    /// let workers =
+    ///     queue.workers().max_retries(2).then_after(hour).spawn(1, |_| Err::<(), _>("no route"))?;
+    /// queue.add("pod-1");
+    /// while workers.tally().given_up == 0 || queue.processing_len() > 0 {
+    ///     std::thread::yield_now(); // for 15 ms
+    /// }
+    /// let leftover = workers.drain();
+    /// assert_eq!((workers.tally().failed, leftover.delayed[0].key), (3, "pod-1")); // in an hour
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn then_after(mut self, delay: Duration) -> Self {
+        self.hooks.then_after = Some(delay);
         self
     }
 
@@ -283,7 +323,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkersBuilder<K> {
     }
 
     /// Sets a hook for each key that is given up. It gets the key and the [reason](GivenUp): how often the key was retried, and the error
-    /// or the panic of the last try. The key is done afterwards. To retry it in an hour, the hook may add it with a delay.
+    /// or the panic of the last try. The key is done afterwards, unless it comes back by [`then_after`](Self::then_after).
     ///
     /// # Examples
     /// ```
@@ -313,6 +353,9 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkersBuilder<K> {
 
     /// Builds workers without a loop. Add loops with [`run`](Workers::run) or [`run_async`](Workers::run_async).
     ///
+    /// # Panics
+    /// If [`then_after`](Self::then_after) is set, and [`max_retries`](Self::max_retries) is not.
+    ///
     /// # Examples
     /// ```
     /// let queue = keyqueue::WorkQueue::<u32>::new();
@@ -324,10 +367,21 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkersBuilder<K> {
     /// queue.add(1);
     /// let _leftover = workers.drain();
     /// ```
+    #[track_caller]
     pub fn build(self) -> Workers<K> {
+        if let Some(wrong) = self.wrong() {
+            panic!("{wrong}");
+        }
         let (queue, hooks, loops) = (self.queue, self.hooks, Loops::default());
         let counter = queue.shared.count_runs(|counters| counters.insert(loops.counter()));
         Workers { inner: Arc::new(Inner { queue, hooks, loops, counter, refused: Mutex::new(Vec::new()) }) }
+    }
+
+    /// What is wrong with the settings.
+    fn wrong(&self) -> Option<&'static str> {
+        let Hooks { max_retries, then_after, .. } = self.hooks;
+        (then_after.is_some() && max_retries.is_none())
+            .then_some("then_after: there is no max_retries, so no retry would be the last")
     }
 
     /// Starts `threads` threads. Each thread runs a loop.
@@ -340,7 +394,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkersBuilder<K> {
     ///
     /// # Errors
     /// If the system cannot start a thread: the started threads end, and no key was handed out. If `threads` is 0. If the name contains a
-    /// NUL byte.
+    /// NUL byte. If [`then_after`](Self::then_after) is set, and [`max_retries`](Self::max_retries) is not.
     ///
     /// # Examples
     /// ```
@@ -383,6 +437,9 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkersBuilder<K> {
         }
         if name.contains('\0') {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "name contains a NUL byte"));
+        }
+        if let Some(wrong) = self.wrong() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, wrong));
         }
         let workers = self.build();
         let handler = std::sync::Arc::new(handler);
@@ -878,6 +935,7 @@ impl<K> fmt::Debug for WorkersBuilder<K> {
             .field("queue", &self.queue)
             .field("name", &self.name)
             .field("max_retries", &self.hooks.max_retries)
+            .field("then_after", &self.hooks.then_after)
             .finish_non_exhaustive()
     }
 }

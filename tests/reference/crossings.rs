@@ -21,9 +21,9 @@ const STATES: [&str; 16] = [
 ];
 
 #[rustfmt::skip]
-const SETTINGS: [&str; 14] = [
+const SETTINGS: [&str; 15] = [
     "plain", "levels", "groups", "weights", "limit", "strict", "shards", "measured", "observed", "promote", "strict delays",
-    "own limiter", "retry on panic", "max retries",
+    "own limiter", "retry on panic", "max retries", "then after",
 ];
 
 /// The steps, by the names of `op.rs`. An outcome of a handler counts when its loop applies it.
@@ -221,6 +221,7 @@ fn settings(plan: &Plan, reference: &Reference) -> [bool; SETTINGS.len()] {
         plan.limiter == Limiter::Own,
         plan.on_panic == Some(OnPanic::Retry),
         plan.max_retries.is_some(),
+        plan.then_after.is_some(),
     ]
 }
 

@@ -28,6 +28,8 @@ pub(crate) struct Plan {
     /// The queue has an observer.
     pub(crate) observed: bool,
     pub(crate) max_retries: Option<usize>,
+    /// In nanoseconds; `None` without `max_retries`.
+    pub(crate) then_after: Option<u64>,
     /// In nanoseconds.
     pub(crate) min_interval: u64,
     /// The pace: a hand-out for each of so many nanoseconds, and the burst.
@@ -134,6 +136,7 @@ impl Plan {
             measure: false,
             observed: false,
             max_retries: None,
+            then_after: None,
             min_interval: 0,
             pace: None,
             seed: 0,
@@ -148,6 +151,7 @@ impl Plan {
         let groups = random.pick(&[None, None, Some(1), Some(2), Some(3), Some(5)]);
         let limit = groups.and(random.pick(&[None, Some(1), Some(1), Some(2), Some(3)]));
         let shards = random.pick(&[1, 1, 1, 2, 4, 16, 64]);
+        let max_retries = random.pick(&[None, Some(0), Some(1), Some(3)]);
         Self {
             shards,
             groups,
@@ -166,7 +170,8 @@ impl Plan {
             on_panic: random.pick(&[None, Some(OnPanic::Done), Some(OnPanic::Retry)]),
             measure: observed || random.once_in(2), // an observer is told times
             observed,
-            max_retries: random.pick(&[None, Some(0), Some(1), Some(3)]),
+            max_retries,
+            then_after: max_retries.and(random.pick(&[None, None, Some(0), Some(70_000_000)])),
             min_interval: random.pick(&[0, 0, 0, 15]),
             pace: None,
             seed: if shards > 1 { random.byte() } else { 0 },

@@ -150,6 +150,8 @@ pub(crate) struct Reference {
     pub(crate) limits: Limits<u8>,
     /// The retries that the queue counts itself, because the limiter has panicked.
     unlimited: Vec<usize>,
+    /// The keys that failed after their last retry, and come back all the same.
+    given_up: BTreeSet<u8>,
     /// The limiter panics when it is called next.
     pub(crate) limiter_panics: bool,
     pub(crate) counts: Counts,
@@ -201,6 +203,7 @@ impl Reference {
             keys: vec![State::default(); KEYS.into()],
             limits,
             unlimited: vec![0; KEYS.into()],
+            given_up: BTreeSet::new(),
             limiter_panics: false,
             counts: Counts::default(),
             paced: VecDeque::new(),
@@ -256,6 +259,7 @@ impl Reference {
 
     pub(crate) fn forget(&mut self, key: u8) {
         self.unlimited[usize::from(key)] = 0;
+        self.given_up.remove(&key);
         if !std::mem::take(&mut self.limiter_panics) {
             self.limits.forget(&key);
         }
@@ -263,6 +267,16 @@ impl Reference {
 
     pub(crate) fn num_requeues(&self, key: u8) -> usize {
         self.limits.num_requeues(&key) + self.unlimited(key)
+    }
+
+    pub(crate) fn is_given_up(&self, key: u8) -> bool {
+        self.given_up.contains(&key)
+    }
+
+    /// A failure after the last retry, whose key is about to be requeued. The limiter is not asked for its delay.
+    pub(crate) fn past_last(&mut self, key: u8) {
+        self.counts.given_up += u64::from(self.given_up.insert(key));
+        self.limiter_panics = true;
     }
 
     pub(crate) fn unlimited(&self, key: u8) -> usize {

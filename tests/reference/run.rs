@@ -45,6 +45,9 @@ pub(crate) fn run(plan: &Plan, ops: &[Op]) {
         if let Some(retries) = plan.max_retries {
             workers = workers.max_retries(retries);
         }
+        if let Some(delay) = plan.then_after {
+            workers = workers.then_after(Duration::from_nanos(delay));
+        }
         workers = workers.min_interval(Duration::from_nanos(plan.min_interval));
         let [error, panic, give_up] = [events.clone(), events.clone(), events.clone()];
         let workers = workers

@@ -276,16 +276,30 @@ impl<'q> Run<'q> {
     }
 
     pub(super) fn retry(&mut self, key: u8, limited: &How, delay: u64) {
+        if self.reference.is_given_up(key) {
+            return self.retry_later(key, limited, delay);
+        }
         let retries = match self.retries_are_unknown {
             true => self.reference.unlimited(key),
             false => self.reference.num_requeues(key),
         };
         if self.plan.max_retries.is_some_and(|max| retries >= max) {
+            if self.plan.then_after.is_some() {
+                self.hooks[2] += 1;
+                self.tally.given_up += 1;
+                return self.retry_later(key, limited, delay);
+            }
             // A limiter that has panicked is asked to forget.
             self.reference.limiter_panics &= !self.retries_are_unknown;
             return self.give_up(key);
         }
         self.requeue(key, limited, Some(delay), Ran::Failed);
+    }
+
+    /// A retry after the last one.
+    fn retry_later(&mut self, key: u8, limited: &How, delay: u64) {
+        self.reference.past_last(key);
+        self.requeue(key, limited, Some(delay).max(self.plan.then_after), Ran::Failed);
     }
 
     /// A run of workers ends: its key cools down for their interval, or for longer.
