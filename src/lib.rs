@@ -12,7 +12,8 @@
 //! let queue = WorkQueue::<&str>::new();
 //! let workers = queue
 //!     .workers()
-//!     .max_retries(15) // a key that fails for 164 s is given up
+//!     .max_retries(15) // a key that fails is retried for 164 s
+//!     .then_after(Duration::from_secs(3600)) // and once an hour from then on
 //!     .on_give_up(|pod, why| eprintln!("{pod}: {why}")) // "given up after 15 retries: …"
 //!     .spawn(2, |pod| reconcile(pod))?; // an `Err` is retried, after 5 ms, 10, 20, …
 //!
@@ -175,8 +176,8 @@
 //! * **No delay expires early**, not by a nanosecond.
 //! * **Linearizable** (with one shard): a call takes effect at one moment, unless its docs say otherwise.
 //! * **A panic leaves no key stuck**, and poisons no lock. [`OnPanic`] chooses what happens to the key.
-//! * **Nothing vanishes**: a drain returns each key that was not finished, as [`Leftover`]. (The future of a worker that is dropped in the
-//!   middle of a run ends its hand-out as done.)
+//! * **Nothing vanishes**: a drain returns each key that was not finished, as [`Leftover`]. A key whose worker's future is dropped in the
+//!   middle of a run is queued again.
 //! * **An idle queue takes no processor time.** The driver thread sleeps, and ends with the queue.
 //! * **Memory is freed** after a burst, and a steady set of keys allocates nothing.
 //! * **No lock is held while your code runs**, except for a key's `Eq` (or [`Equivalent`]), its `Clone` in calls that list or take keys,

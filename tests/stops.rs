@@ -10,12 +10,13 @@ mod support {
 }
 
 use futures_executor::block_on;
-use keyqueue::{AddOptions, Added, Item, Leftover, Outcome, Priority, WorkQueue, WorkQueueBuilder, Workers};
+use keyqueue::{AddOptions, Added, Item, Leftover, Outcome, Priority, Tally, WorkQueue, WorkQueueBuilder, Workers};
 use std::collections::BTreeSet;
 use std::future::{pending, ready};
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
+use std::task::{Context, Waker};
 use std::thread;
 use std::time::Duration;
 use support::within::within_30_s;
@@ -70,6 +71,39 @@ fn a_released_drain_returns_although_a_group_is_full() {
     let left = within_30_s(move || drain.join().unwrap());
     assert_eq!((left.queued, left.processing), (vec![(1, 2), (2, 1)], vec![(1, 1)]));
     item.done();
+}
+
+/// A run whose task is dropped has not succeeded: its key is queued again, or, after the shut-down, refused.
+#[test]
+fn a_key_whose_run_is_dropped_is_left() {
+    const KEY: Key = (1, 1);
+    for (name, mode) in MODES {
+        for dirty in [false, true] {
+            for stops in 0..3 {
+                let queue = mode().build();
+                queue.add(KEY);
+                let workers = queue.workers().build();
+                let mut work = Box::pin(workers.run_async(async |_: &Item<'_, Key>| pending::<()>().await));
+                assert!(work.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+                if dirty {
+                    queue.add(KEY);
+                }
+                match stops {
+                    0 => {}
+                    1 => queue.shut_down(),
+                    _ => assert_eq!(workers.stop().processing, [KEY]),
+                }
+                drop(work);
+                assert_eq!((queue.processing_len(), workers.tally()), (0, Tally::default()), "{name}");
+                assert_eq!(queue.stats().failures, 0);
+                let left = workers.stop();
+                let (again, refused) = if dirty || stops == 0 { (vec![KEY], vec![]) } else { (vec![], vec![KEY]) };
+                assert_eq!((left.queued, left.refused), (again, refused), "{name}, {dirty}, {stops}");
+                assert!(left.processing.is_empty() && left.delayed.is_empty());
+                assert!(workers.stop().is_empty());
+            }
+        }
+    }
 }
 
 /// With several shards by age, as far as it is known: one of 64 pushes of a shard reads the time. (With one shard the reference compares the

@@ -560,7 +560,9 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
     /// queue has ever waited.
     ///
     /// # Cancel safety
-    /// Dropping it drops the handler's future where it waits. The key is then done, as by [`done`](Item::done).
+    /// Dropping it drops the handler's future where it waits, and keeps the key: since the run has not succeeded, the key is added again at
+    /// once, as by [`Outcome::RequeueWith`], and another loop gets it. No failure is counted, and the run counts in no field of the
+    /// [`Tally`]. After the shut-down the queue refuses the key, and the next drain or stop returns it in [`Leftover::refused`].
     ///
     /// # The handler
     /// An async closure that borrows the item. Each call can use the captured values, so one clone for each loop is enough:
@@ -680,9 +682,10 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
     ///
     /// let leftover = workers.drain_until(tokio::time::sleep(Duration::from_millis(25))).await;
     /// assert_eq!(leftover.processing, ["https://example.org".to_owned()]);
-    /// // aborts the task that hangs: the handler is dropped, and its key is done
+    /// // aborts the task that hangs: the handler is dropped, and the queue refuses its key
     /// tasks.shutdown().await;
     /// assert_eq!((workers.tally().running, queue.processing_len()), (0, 0));
+    /// # assert_eq!(workers.stop().refused, ["https://example.org".to_owned()]);
     /// # }
     /// ```
     pub fn run_async<F, R>(&self, handler: F) -> impl Future<Output = ()> + use<K, F, R>

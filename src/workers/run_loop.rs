@@ -7,7 +7,7 @@ use crate::coop::KEYS_AT_ONCE;
 use crate::machine::End;
 use crate::panics::contained;
 use crate::sync::Arc;
-use crate::{AddOptions, Item, OnPanic};
+use crate::{AddOptions, Added, Item, OnPanic};
 use std::any::Any;
 use std::error::Error;
 use std::future::poll_fn;
@@ -63,16 +63,17 @@ async fn give_way_once() {
     .await;
 }
 
-/// The run that a loop is in. If its task is dropped meanwhile, the run ends as others do.
-struct Current<'q, K> {
+/// The run that a loop is in. If its task is dropped meanwhile, the run has not succeeded, and its key is added again.
+struct Current<'q, K: Hash + Eq + Clone + Send + Sync + 'static> {
     run: Option<(Item<'q, K>, RunSpan)>,
-    min_interval: Duration,
+    own: &'q Loop<K>,
 }
 
-impl<K> Drop for Current<'_, K> {
+impl<K: Hash + Eq + Clone + Send + Sync + 'static> Drop for Current<'_, K> {
     fn drop(&mut self) {
-        if let Some((item, _)) = &self.run {
-            item.rest(self.min_interval);
+        if let Some((item, _span)) = self.run.take() {
+            // The task may be dropped while its thread unwinds.
+            self.own.catch_user_panic(|| self.own.add_again(item));
         }
     }
 }
@@ -110,7 +111,7 @@ impl<K> Drop for Loop<K> {
 // outside: if it is still there after a panic, the handler has panicked, and otherwise the code after the handler, whose key is done.
 impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
     pub(super) fn run<R: IntoOutcome>(&self, handler: &mut impl FnMut(&Item<'_, K>) -> R) {
-        let mut current = Current { run: None, min_interval: self.workers.hooks.min_interval };
+        let mut current = Current { run: None, own: self };
         while let Err(payload) =
             catch_unwind(AssertUnwindSafe(|| self.run_until_panic(&mut *handler, &mut current.run)))
         {
@@ -134,7 +135,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
     }
 
     pub(super) async fn run_async<R: IntoOutcome>(&self, handler: &mut impl AsyncFnMut(&Item<'_, K>) -> R) {
-        let mut current = Current { run: None, min_interval: self.workers.hooks.min_interval };
+        let mut current = Current { run: None, own: self };
         loop {
             let ended = {
                 let mut work = pin!(self.run_async_until_panic(&mut *handler, &mut current.run));
@@ -297,12 +298,26 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
     /// counts in `refused` too.
     #[inline]
     fn requeue(&self, item: Item<'_, K>, options: AddOptions, end: End, refused: &Count) {
+        if let Err(item) = self.try_requeue(item, options, end) {
+            refused.add();
+            self.refuse(item);
+        }
+    }
+
+    /// The same, but returns the item if the queue refuses.
+    #[inline]
+    fn try_requeue<'q>(&self, item: Item<'q, K>, options: AddOptions, end: End) -> Result<Added, Item<'q, K>> {
         let (requeued, caught) = item.try_requeue_asked(options, end, self.workers.hooks.min_interval);
         if caught.is_some() {
             self.counts.panicked.add();
         }
-        if let Err(item) = requeued {
-            refused.add();
+        requeued
+    }
+
+    /// Adds the key of a run that was dropped, at once and without counting a failure. The run counts in no number.
+    #[cold]
+    fn add_again(&self, item: Item<'_, K>) {
+        if let Err(item) = self.try_requeue(item, AddOptions::new(), End::Done) {
             self.refuse(item);
         }
     }

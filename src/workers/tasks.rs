@@ -21,7 +21,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
     /// | [`stop`](Self::stop) | at once | runs to its end; its key is in `processing` |
     /// | [`join_async`](Self::join_async), [`join`](Self::join) | when all loops have ended | (does not occur) |
     /// | drop of the `Workers` | at once | goes on, and so does its loop |
-    /// | drop of the runtime | when it has dropped its tasks | is dropped |
+    /// | drop of the runtime | when it has dropped its tasks | is dropped; its key is queued again |
     ///
     /// [`drain_until`]: Self::drain_until
     /// [`processing`]: crate::Leftover::processing
@@ -29,10 +29,11 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
     /// No call aborts a handler in a thread, or a handler of [`run_async`](Self::run_async). To abort all tasks at once, call
     /// `drain_until(std::future::ready(()))`.
     ///
-    /// An aborted task ends where its handler awaits: the runtime drops the handler's future, and the key is done, as by
-    /// [`done`](Item::done). This happens soon after the drain returns, and [`join_async`](Self::join_async) waits for it. If a handler
-    /// blocks its thread, its task ends only when the handler awaits or returns. If the key of an aborted task was added while it was
-    /// processing, it is queued again, and another task may get it before the drain aborts that task too.
+    /// An aborted task ends where its handler awaits: the runtime drops the handler's future, and the key is no longer processing. This
+    /// happens soon after the drain returns, and [`join_async`](Self::join_async) waits for it. If a handler blocks its thread, its task
+    /// ends only when the handler awaits or returns. The run has not succeeded, so the key is added again, which the queue refuses: a
+    /// later stop returns it in [`refused`](crate::Leftover::refused). If it was added while it was processing, it is queued again, and
+    /// another task may get it before the drain aborts that task too.
     ///
     /// In a task, use the calls for tasks, because `drain_timeout`, `drain` and `join` block a thread that the runtime may need for the
     /// handlers.

@@ -94,7 +94,7 @@ const CALLED: [(Fault, &[&[&str]]); Fault::ALL.len()] = [
     (Fault::Eq, &[&["Add*", "TakeWhere"], &LOOK_UPS, &STOPS]),
     (Fault::Hash, &[&["Add*", "TakeWhere"], &LOOK_UPS, &STOPS]),
     (Fault::Borrow, &[&LOOK_UPS]),
-    (Fault::Clone, &[&STOPS, &["TakeWhere", "TakeDelayed", "Look", "PollLoop"]]),
+    (Fault::Clone, &[&STOPS, &["TakeWhere", "TakeDelayed", "Look", "PollLoop", "DropLoop"]]),
     (Fault::Drop, &[&LOOK_UPS, &ENDS, &STOPS, &["Add*", "TakeWhere", "Look", "PollLoop", "Batch", "Work"]]),
     (Fault::Group, &[&["Add*"]]),
     (Fault::Weight, &[&["Add*"]]),

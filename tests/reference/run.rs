@@ -410,9 +410,9 @@ impl<'q> Run<'q> {
                 if let Some(at) = index(*n, self.loops.len()) {
                     let own = self.loops.swap_remove(at);
                     let dropped = self.call(|| drop(own.future));
-                    if let (true, At::Holding(key)) = (self.is_effective(&dropped), own.at) {
-                        self.rest(key, 0);
-                        self.reference.done(key);
+                    match own.at {
+                        At::Holding(key) => self.drop_run(key, dropped),
+                        _ => _ = self.is_effective(&dropped),
                     }
                 }
             }
