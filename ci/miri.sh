@@ -68,7 +68,8 @@ shards             # 300 000 keys
 spawn_tasks        # the feature `tokio`, which has no unsafe code
 streams            # the feature `stream`, which has no unsafe code
 stress             # runs by the clock
-tenants_turns      # a hundred thousand hand-outs
+tenants_threads    # threads at full speed
+tenants_turns      # tens of thousands of hand-outs
 traces             # 928 traces; the part `machine` has the same steps
 wheel              # the wheel has no unsafe code
 END

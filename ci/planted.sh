@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Shows that tests/against_reference.rs finds what it is for: applies each patch of tests/planted/, a fault of a few lines, to a copy of the crate, and
-# fails if the test does not fail within a minute of run time, or does not shrink the fault to 10 steps (turns of 16: 40). Arguments: names
+# fails if the test does not fail within two minutes of run time, or does not shrink the fault to 10 steps (turns of 16: 40). Arguments: names
 # of patches; all without any. A patch that does not apply fails. A fault that only threads show says in its first line "Found by
 # tests/stress.rs." That test must refuse a step of it. One that only the driver thread shows, or a getter that expires delays, names
 # src/shared/driven.rs there. A fault that is none of what a call does, but of when memory is freed, how late a key is or what is drawn at
@@ -14,7 +14,7 @@ root="$PWD"
 copy="${CARGO_TARGET_DIR:-$root/target}/planted"
 rm -rf "$copy/src" # files that have moved since the last run
 mkdir -p "$copy"
-export CARGO_TARGET_DIR="$copy/target" CARGO_PROFILE_DEV_OPT_LEVEL=1 CARGO_PROFILE_DEV_DEBUG=none REFERENCE_SECONDS=60 DRIVEN_LIVES=2000 KEYQUEUE_STRESS=60
+export CARGO_TARGET_DIR="$copy/target" CARGO_PROFILE_DEV_OPT_LEVEL=1 CARGO_PROFILE_DEV_DEBUG=none REFERENCE_SECONDS=120 DRIVEN_LIVES=2000 KEYQUEUE_STRESS=60
 missed=()
 patches=tests/planted
 if [ "${1:-}" = --machine ]; then

@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# All features against the one reference: random lives, and all lives of four steps over four alphabets, for a minute. With --quick for
-# 20 seconds, and without a build in release: the crate alone is built with optimization. With --long six steps, for an hour in all.
+# All features against the one reference: random lives, and all lives of four steps over five alphabets, for two minutes. With --quick for
+# half a minute, and without a build in release: the crate alone is built with optimization. With --long six steps, for an hour in all.
 # A crossing of a step, a state of a key and a setting that no life has made fails --long; REFERENCE_TABLE=print prints them all.
 # Then threads side by side, in a build whose critical sections are numbered; not with --quick. KEYQUEUE_STRESS is how many seconds.
 # REFERENCE_SECONDS (of random lives) and REFERENCE_WORDS have the same effect. A failure names its life: REFERENCE_SEED. Each run makes the
 # same lives, from 0 on, so that it judges the change alone; --long makes new ones.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-seconds=50 words=4 stress=20 first=0 driven=10000 build=(--release)
+seconds=100 words=4 stress=20 first=0 driven=10000 build=(--release)
 case "${1:-}" in
-    --quick) seconds=10 stress=0 driven=2000 build=(--config profile.dev.package.keyqueue.opt-level=2) ;;
+    --quick) seconds=20 stress=0 driven=2000 build=(--config profile.dev.package.keyqueue.opt-level=2) ;;
     --long)
         seconds=2700 words=6 stress=300 driven=500000 first=$(date +%s)000000
         export REFERENCE_TABLE="${REFERENCE_TABLE:-check}"

@@ -37,11 +37,12 @@
 //! * **P19** *Priorities.* A key of a higher priority is handed out first. Of several adds of a key the highest priority counts, and a key
 //!   that its holder puts back keeps its own. Low priorities do not starve, because one of 16 hand-outs goes to the lower ones that wait,
 //!   in turn, unless the queue is [strict](crate::WorkQueueBuilder::strict_priorities).
-//! * **P20** *Groups.* The groups of one priority take turns, in rounds that all shards share, and in its turn a group gives as many keys
-//!   as its weight. While one getter takes the keys, no group that always has keys gets more than two turns more than another. A group that
-//!   is new, or has missed a turn while it had no keys or was held back, goes ahead of those that have had turns, which still get one of 16
-//!   hand-outs. With [handler time](crate::FairShare::WorkTime), a turn is worth a time instead, and groups that always have keys get handler
-//!   time in proportion to their weights.
+//! * **P20** *Groups.* The groups of one priority take turns, and in its turn a group gives as many keys as its weight. Those of the
+//!   highest priority with keys have their turns in rounds that all shards share, so while one getter takes the keys, no group there that
+//!   always has keys gets more than two turns more than another. A group that is new, or has missed a turn while it had no keys or was
+//!   held back, goes ahead of those that have had turns, which still get one of 16 hand-outs, or one of 64 if they are in other shards.
+//!   With [handler time](crate::FairShare::WorkTime), a turn is worth a time instead, and groups that always have keys get handler time
+//!   in proportion to their weights.
 //! * **P32** *Limits of groups.* At most as many keys of a group are processing as its [limit](crate::GroupLimits::max_processing) allows,
 //!   and over any span of time at most `burst + rate * span` are handed out by its [rate](crate::GroupLimits::rate). None is handed out
 //!   while the group is [paused](crate::Group::pause). This is exact in whatever number of shards, and from the moment at which a call

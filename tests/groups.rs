@@ -16,6 +16,25 @@ fn fair() -> WorkQueueBuilder<Key> {
     WorkQueue::builder().fair_by(|&(group, _): &Key| group)
 }
 
+/// The first delay starts the driver thread, also while all getters are parked, so that no other call would start it.
+#[test]
+fn the_first_delay_starts_the_driver() {
+    for shards in [1, 4] {
+        let queue = fair().shards(shards).build();
+        let begin = Instant::now();
+        thread::scope(|scope| {
+            let getter = scope.spawn(|| queue.get_timeout(Duration::from_secs(60)).is_ok());
+            while queue.stats().waiters == 0 {
+                thread::yield_now();
+            }
+            thread::sleep(Duration::from_millis(20)); // it parks
+            queue.add_after((1, 1), Duration::from_millis(1));
+            assert!(getter.join().unwrap());
+        });
+        assert!(begin.elapsed() < Duration::from_secs(30), "the getter has found the key at its timeout");
+    }
+}
+
 /// The function is asked once for a new key, not for one that is known, and under no lock.
 #[test]
 fn the_group_is_asked_once_under_no_lock() {

@@ -326,3 +326,64 @@ fn groups_of_large_and_of_small_shards_have_the_same_turns() {
         }
     }
 }
+
+/// Hands out keys, each of which is followed by what `again` adds, and counts them by what `of` says.
+fn hand_outs<const N: usize>(
+    queue: &WorkQueue<(u32, u32)>,
+    of: impl Fn((u32, u32)) -> usize,
+    mut again: impl FnMut((u32, u32)),
+) -> [u32; N] {
+    let mut counts = [0; N];
+    for _ in 0..32_000 {
+        let item = queue.try_get().unwrap();
+        let key = *item;
+        counts[of(key)] += 1;
+        item.done();
+        again(key);
+    }
+    counts
+}
+
+/// A queue, and groups of its first two shards.
+fn with_two_groups(shards: usize) -> (WorkQueue<(u32, u32)>, [u32; 2]) {
+    let queue = WorkQueue::builder().shards(shards).driver(Driver::Manual).seed(1).fair_by(|key: &(u32, u32)| key.0);
+    let queue = queue.build();
+    let groups = [0, 1].map(|shard| (0..).find(|group| queue.shard_index(&(*group, 0)) == shard).unwrap());
+    (queue, groups)
+}
+
+/// One shard always has keys of a higher priority. The groups of a lower one have the same turns in that shard and in another one.
+#[test]
+fn a_lower_level_has_turns_in_each_shard() {
+    for shards in [2, 16] {
+        let (queue, [busy, other]) = with_two_groups(shards);
+        let add = |key: (u32, u32)| {
+            let priority = if key.1 < 10 { Priority::HIGH } else { Priority::NORMAL };
+            queue.add_with(key, AddOptions::new().priority(priority));
+        };
+        (0..20).for_each(|n| add((busy, n)));
+        (10..20).for_each(|n| add((other, n)));
+        let of = |key: (u32, u32)| if key.1 < 10 { 0 } else { 1 + usize::from(key.0 == other) };
+        let [high, lower @ ..] = hand_outs::<3>(&queue, of, add);
+        assert!(high.abs_diff(30_000) <= 1, "{shards} shards: {high} of the higher priority");
+        assert!(lower[0].abs_diff(lower[1]) <= 1, "{shards} shards: {lower:?}");
+    }
+}
+
+/// Groups that were never seen before keep coming to one shard. A group of another shard still gets hand-outs.
+#[test]
+fn new_groups_of_one_shard_do_not_starve_a_group_of_another() {
+    for shards in [2, 16] {
+        let (queue, [_, old]) = with_two_groups(shards);
+        let mut strangers = (1_000..).filter(|group| queue.shard_index(&(*group, 0)) == 0);
+        (0..10).for_each(|n| _ = queue.add((old, n)));
+        (0..100).for_each(|_| {
+            let key = *queue.try_get().unwrap();
+            queue.add(key);
+        });
+        (0..4).for_each(|_| _ = queue.add((strangers.next().unwrap(), 0)));
+        let again = |key: (u32, u32)| _ = queue.add(if key.0 == old { key } else { (strangers.next().unwrap(), 0) });
+        let [_, of_old] = hand_outs::<2>(&queue, |key| usize::from(key.0 == old), again);
+        assert!(of_old > 32_000 / 70, "{shards} shards: {of_old}");
+    }
+}

@@ -526,10 +526,13 @@ fn pauses_meet_cool_downs_and_delays() {
 fn waits_and_drains_meet_a_pause_without_end() {
     let queue = WorkQueue::builder().fair_by(|&(group, _): &Key| group).build();
     queue.group(&(1, 0)).pause(Duration::MAX).unwrap();
-    queue.add_all([(1, 0), (1, 1), (2, 0)]);
+    queue.add_all([(1, 0), (1, 1)]);
     assert!(queue.wait_idle_timeout(Duration::from_millis(20)).is_err());
+    queue.add((2, 0));
     let workers = queue.workers().spawn(2, |_| Ok::<_, Outcome>(())).unwrap();
-    let left = workers.drain_timeout(Duration::from_millis(50));
+    let (begin, time) = (std::time::Instant::now(), Duration::from_millis(50));
+    let left = workers.drain_timeout(time);
+    assert!(begin.elapsed() >= time, "the drain has not waited");
     assert_eq!((queue.stats().handed_out, left.queued.len(), queue.len()), (1, 2, 0));
 }
 
@@ -566,4 +569,62 @@ fn rates_meet_batches_and_panics() {
     time.advance(2 * SEC);
     queue.turn();
     assert_eq!(queue.get_batch(6).len(), 2);
+}
+
+/// A pause that ends while the group has no key, and before all tokens that it has spent are there again: a key that is added then is handed
+/// out at once. The group is remembered for its tokens alone by the time that it is paused, because `shrink_to_fit` has forgotten the rest.
+#[test]
+fn a_pause_ends_before_the_tokens_of_a_group_without_keys_are_there() {
+    let (builder, time) = builder();
+    let queue = builder.group_limits(|_| GroupLimits::new().rate(0.001, 2)).build();
+    queue.add((1, 0));
+    assert_eq!(take(&queue), Some((1, 0)));
+    queue.shrink_to_fit();
+    queue.group(&(1, 0)).pause(SEC).unwrap();
+    time.advance(SEC);
+    queue.turn();
+    assert_eq!(queue.stats().groups_paused, 0);
+    queue.add((1, 0));
+    assert_eq!(take(&queue), Some((1, 0)));
+}
+
+/// A group that is remembered for its tokens comes back with another rate, by which its next token comes earlier. The driver learns of that,
+/// and a getter that is parked gets the key.
+#[test]
+fn a_group_comes_back_with_a_faster_rate() {
+    let rate = Arc::new(AtomicUsize::new(0));
+    let asked = Arc::clone(&rate);
+    let limits =
+        move |_: &Key| [GroupLimits::new().rate(0.001, 2), GroupLimits::new().rate(20.0, 1)][asked.load(Relaxed)];
+    let queue = WorkQueue::builder().fair_by(|key: &Key| key.0).group_limits(limits).build();
+    queue.add((1, 0));
+    assert_eq!(take(&queue), Some((1, 0)));
+    queue.shrink_to_fit();
+    rate.store(1, Relaxed);
+    std::thread::scope(|scope| {
+        let begin = std::time::Instant::now();
+        let getter = scope.spawn(|| queue.get_timeout(60 * SEC).is_ok());
+        while queue.stats().waiters == 0 {
+            std::thread::yield_now();
+        }
+        queue.add((1, 0));
+        // At its timeout the getter would find the token by itself.
+        assert!(getter.join().unwrap() && begin.elapsed() < 30 * SEC, "the driver comes after 50 ms");
+    });
+}
+
+/// Handlers that take a hundred days are paid for without an overflow.
+#[test]
+fn the_longest_handlers_are_paid() {
+    let (builder, time) = builder();
+    let queue = builder.fair_share(FairShare::WorkTime).group_limits(|_| GroupLimits::new().weight(2)).build();
+    let mut handed_out = [0; 2];
+    for _ in 0..20 {
+        queue.add_all((0..8).map(|n| (n % 2, n)));
+        let item = queue.get().unwrap();
+        handed_out[item.0 as usize] += 1;
+        time.advance(SEC * 86400 * 100);
+        item.done();
+    }
+    assert!(handed_out.iter().all(|keys| *keys >= 5), "{handed_out:?}");
 }

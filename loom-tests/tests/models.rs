@@ -10,6 +10,7 @@ mod lock;
 mod measure;
 mod memory;
 mod order;
+mod pace;
 mod shards;
 mod shutdown;
 mod stop;

@@ -232,7 +232,10 @@ impl<K> Machine<K> {
         entry.set_priority(priority);
         let (position, is_ready) = self.order.push(entry, priority, entry.group());
         entry.set_position(position);
-        mode.ready(u32::from(is_ready))
+        if !is_ready {
+            return self.earlier(); // its group may have come back with other limits, by which it is released earlier
+        }
+        mode.ready(1)
     }
 
     pub(super) fn unpush(&mut self, entry: EntryRef<K>) {

@@ -171,7 +171,7 @@ impl<T: Copy> AnyOrder<T> {
     }
 
     /// The levels with keys that a pop may return, and the stamp of the oldest such key below the highest level, or `u64::MAX`. With groups
-    /// it is the stamp of the last few pops.
+    /// it is 0, because shards then have the turns of lower levels in their order.
     #[cold]
     #[inline(never)]
     pub(crate) fn levels(&mut self) -> (Words, u64) {

@@ -444,17 +444,14 @@ impl<T: Copy> Groups<T> {
         let (number, holds) = self.note_hand_out(group, turn, now);
         let (key, is_empty) = self.take(number, None);
         self.served = number;
-        if self.stamps.are_wanted {
-            self.stamps.note_pop();
-        }
-        let is_over = credit == 0 && !if number == turn { is_empty } else { self.lanes[turn].keys.is_empty() };
+        let turn_is_empty = if number == turn { is_empty } else { self.lanes[turn].keys.is_empty() };
         if holds != 0 {
             _ = self.hold(group, 0, holds);
         } else {
             if is_empty {
                 self.put(number, Seat::Idle);
             }
-            if is_over {
+            if credit == 0 && !turn_is_empty {
                 self.put(turn, Seat::Old);
             }
         }
@@ -547,9 +544,8 @@ impl<T: Copy> Groups<T> {
         }
     }
 
-    /// As the stamp of the oldest lower key, it has the time of the last few hand-outs.
     pub(super) fn levels(&mut self) -> (Words, u64) {
-        (self.rotation.ready.words(), self.stamps.turn)
+        (self.rotation.ready.words(), 0)
     }
 
     /// A key of the lane that gave the last one. With many lanes it is the first, which comes after a turn of each other lane. With few

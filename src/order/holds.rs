@@ -10,9 +10,9 @@
 //! walks over groups that are held back. A pop spends a token of its group's rate, and the group leaves the lists at once if the next token
 //! is not there yet.
 //!
-//! **Time.** A throttled or paused group has one entry in a wheel, at the time at which both causes may be over, and
-//! [`expire`](Groups::expire) takes out the entries that are due. A group that is paused without an end has no entry. One without keys that
-//! has spent tokens has an entry, too, because it must not be forgotten before these tokens are there again.
+//! **Time.** A throttled or paused group has one entry in a wheel, at the time at which the first of the two causes may be over, and
+//! [`expire`](Groups::expire) takes out the entries that are due. A pause without an end needs no entry. A group without keys that has spent
+//! tokens has an entry, too, because it must not be forgotten before these tokens are there again.
 
 use super::lanes::{Lane, Lanes, Seat};
 use super::limits::Limits;
@@ -203,18 +203,19 @@ impl<T: Copy> Groups<T> {
         keys.min(room).min(tokens.min(u64::from(u32::MAX)) as u32)
     }
 
-    /// Puts the entry of a group where it belongs: at the time at which the group may be held back no longer, as far as that is known.
+    /// Puts the entry of a group where it belongs: at the time at which the first of what holds it back, or has it remembered, may be over.
     fn schedule(&mut self, group: u32) {
         let (home, now) = (&mut self.lanes[group], self.holds.time);
         let flags = home.flags;
         home.flags &= !IN_WHEEL;
-        let throttled = self.limits.rate_of(home.limits).and_then(|rate| match flags & (THROTTLED | SPENT) {
-            0 => None,
-            THROTTLED => Some(rate.wait(home.spent_until, now)),
-            _ => Some(rate.wait_until_full(home.spent_until, now)),
+        let rate = self.limits.rate_of(home.limits).filter(|_| flags & (THROTTLED | SPENT) != 0);
+        let tokens = rate.map(|rate| match flags & THROTTLED {
+            0 => rate.wait_until_full(home.spent_until, now),
+            _ => rate.wait(home.spent_until, now),
         });
-        let throttled = throttled.map(|wait| now.saturating_add(wait));
-        let at = throttled.max(self.holds.pause_of(group).filter(|_| flags & PAUSED != 0)).filter(|at| *at < NEVER);
+        let tokens = tokens.map(|wait| now.saturating_add(wait));
+        let pause = self.holds.pause_of(group).filter(|_| flags & PAUSED != 0);
+        let at = tokens.into_iter().chain(pause).min().filter(|at| *at < NEVER);
         if at.is_some() {
             home.flags |= IN_WHEEL;
         }

@@ -15,7 +15,7 @@
 //! there, it also tells whether a key is still queued by the push that a caller has seen.
 //!
 //! **Stamps** make shards comparable. The *front* of a shard ([`AnyOrder::front`]) is its highest level with keys, and a stamp: a time that
-//! is not after the push of the first key there, or with groups the time of the last few hand-outs. To read a counter takes longer than a
+//! is not after the push of the first key there, or with groups the [round](stamps) of that level. To read a counter takes longer than a
 //! push, so many pushes share a stamp. The first push of each 64, and the first one of a level, makes the order want a new one
 //! ([`AnyOrder::wants_stamp`]), which the caller gives at the end of its critical section.
 

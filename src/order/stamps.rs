@@ -3,7 +3,7 @@
 //! A push has a stamp in the high bits of its number, so that keys of several shards can be compared by age. The front says in which round
 //! the highest level is, because the groups of all shards have their turns in the same rounds (P20). If the front were the age of its first
 //! key, a group that has just got keys would wait for all older ones of large groups in other shards. A level that had no groups with keys
-//! has missed rounds, and [joins](Groups::join) the present one. For the turns of lower levels, a shard gives the time of its last few pops.
+//! has missed rounds, and [joins](Groups::join) the present one.
 
 use super::Groups;
 use super::bits::Words;
@@ -11,32 +11,18 @@ use super::bits::Words;
 /// This number of pushes shares one stamp.
 const STAMPED: u64 = 1 << STAMPED_BITS;
 const STAMPED_BITS: u32 = 6;
-/// And this number of pops shares one.
-const STAMPED_POPS: u8 = 16;
 
 #[derive(Default)]
 pub(super) struct Stamps {
     pub(super) are_wanted: bool,
     /// The push of the key in this place wants a stamp.
     pushed: Option<u32>,
-    /// The last pops want one, or the push of the first key that may be taken.
-    popped: bool,
-    pops: u8,
-    pub(super) turn: u64,
     /// Levels that have just got the first group with keys.
     pub(super) joining: Words,
 }
 
 pub(super) fn stamp_of_push(number: u64) -> u64 {
     number >> STAMPED_BITS
-}
-
-impl Stamps {
-    #[inline]
-    pub(super) fn note_pop(&mut self) {
-        self.pops = self.pops.saturating_add(1);
-        self.popped |= self.pops >= STAMPED_POPS;
-    }
 }
 
 impl<T: Copy> Groups<T> {
@@ -46,12 +32,11 @@ impl<T: Copy> Groups<T> {
         if self.levels[usize::from(level)].len == 0 || self.pushes % STAMPED == 0 {
             self.stamps.pushed = Some(key);
         }
-        self.stamps.popped |= self.rotation.ready.top().is_none();
     }
 
     #[inline]
     pub(super) fn wants_stamp(&self) -> bool {
-        self.stamps.popped || self.stamps.pushed.is_some()
+        self.stamps.pushed.is_some()
     }
 
     /// A batch of keys is about to be pushed, all of them after this time. A stamp that came in the middle of the batch would be too late
@@ -61,10 +46,6 @@ impl<T: Copy> Groups<T> {
     }
 
     pub(super) fn stamp(&mut self, now: u64) {
-        if std::mem::take(&mut self.stamps.popped) {
-            (self.stamps.turn, self.stamps.pops) = (now, 0);
-            self.rotation.ready.has_changed = true;
-        }
         let Some(key) = self.stamps.pushed.take() else { return };
         let last = self.pushes;
         self.pushes = last.max(now << STAMPED_BITS);

@@ -42,7 +42,7 @@ pub(super) struct Level {
     pub(super) round: u64,
     /// The sum of the quanta of all rounds, by which shards compare theirs. Without handler time it is the number of rounds.
     pub(super) time: u64,
-    /// Hand-outs of new lanes since the last one of an old lane.
+    /// Hand-outs of new lanes since the last one of an old lane, but for [`TURNS`] each time that a round has passed without old lanes.
     since_old: u8,
 }
 
@@ -69,14 +69,25 @@ impl<T: Copy> Groups<T> {
             let level = &mut self.levels[usize::from(index)];
             let from_old = level.new.is_empty() || !level.old.is_empty() && level.since_old >= TURNS - 1;
             let number = if from_old { level.old.first } else { level.new.first };
-            let since_old = if from_old { 0 } else { level.since_old.saturating_add(1) };
             if self.lanes[number].credit > 0 || self.begin_old_turn(index, number, is_lower || look == LOOKS) {
-                self.levels[usize::from(index)].since_old = since_old;
+                self.note_turn(index, from_old);
                 return number;
             }
             visit();
             self.put(number, Seat::Old);
             look += 1;
+        }
+    }
+
+    /// Counts a hand-out. If there was no old lane for the turn of the old ones, a round passes without them. Otherwise a shard to which new
+    /// groups keep coming would stay in its round for ever, and go before the old lanes of all other shards.
+    #[inline(always)]
+    fn note_turn(&mut self, index: u8, from_old: bool) {
+        let level = &mut self.levels[usize::from(index)];
+        level.since_old = if from_old { 0 } else { level.since_old + 1 };
+        if level.since_old == 2 * TURNS {
+            level.since_old = TURNS;
+            level.time += self.work.as_ref().map_or(1, Work::step);
         }
     }
 

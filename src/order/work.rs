@@ -44,7 +44,7 @@ impl Work {
     }
 
     fn quantum(&self, weight: u16) -> i64 {
-        self.quantum.max(1) as i64 * i64::from(weight)
+        (self.quantum.max(1) as i64).saturating_mul(weight.into())
     }
 
     /// What a key of this group has cost on average.
@@ -59,10 +59,10 @@ impl Work {
         let (quantum, mean) = (self.quantum(weight), self.mean(home));
         let free = home.balance.saturating_sub(mean.saturating_mul(i64::from(home.processing)));
         // A group that comes back has not saved up for more than one turn.
-        let most = if turns > 1 { quantum } else { AHEAD * (quantum + mean) };
+        let most = if turns > 1 { quantum } else { quantum.saturating_add(mean).saturating_mul(AHEAD) };
         let turns = turns.min(u64::from(u32::MAX)) as i64;
         let granted = free.saturating_add(quantum.saturating_mul(turns)).min(most.max(free));
-        home.balance = home.balance.saturating_add(granted - free);
+        home.balance = home.balance.saturating_add(granted.saturating_sub(free));
         let keys = if granted > 0 { (granted as u64).div_ceil(mean as u64) } else { 0 };
         keys.clamp(u64::from(must_give), u64::from(u32::MAX)) as u32
     }
@@ -72,7 +72,7 @@ impl Work {
     pub(super) fn pay(&mut self, home: &mut Lane, weight: u16, nanos: u64) {
         let cost = nanos.min(i64::MAX as u64 >> 8) as i64;
         home.work = home.work.saturating_add(nanos);
-        home.balance = home.balance.saturating_sub(cost).max(-OWED * self.quantum(weight));
+        home.balance = home.balance.saturating_sub(cost).max(self.quantum(weight).saturating_mul(-OWED));
         self.average = match self.average {
             0 => cost as u64,
             average => (average as i64 + (cost - average as i64) / SMOOTHING) as u64,

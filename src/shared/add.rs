@@ -98,8 +98,8 @@ impl<K: Hash + Eq> Shared<K> {
             section.mode.is_awaited &= wakeups == Wakeups::Now;
             let added = section.add_found(&mut hand, hash, found, How { priority, conflict, ..How::NOW });
             section.end();
-            if has_extras {
-                Self::after_add(this, added);
+            if has_extras || this.settings.order.has_groups() && this.has_extras() {
+                Self::after_add(this, added); // a group that is held back may be the first to need the driver
             }
             added
         })
@@ -188,18 +188,20 @@ impl<K: Hash + Eq> Shared<K> {
         let mut hand; // as in `add_special`
         let Place { held, hash, found, claim } = place;
         hand = Some(key);
-        in_mode!(this, held, section, has_extras => {
+        let added = in_mode!(this, held, section, _extras => {
             section.mode.is_awaited &= wakeups == Wakeups::Now;
             let added = section.add_found(&mut hand, hash, found, how);
             if hand.is_none() {
                 claim.into_iter().for_each(Claim::keep);
             }
             section.end();
-            if has_extras {
-                Self::after_add(this, added);
-            }
             added
-        })
+        });
+        // Asked after the section, because its delay may be the first.
+        if this.has_extras() {
+            Self::after_add(this, added);
+        }
+        added
     }
 
     /// The place of a key: where it is known, or else in the shard of its group, with a claim. `own` is the key's own hash.

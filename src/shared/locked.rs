@@ -369,11 +369,11 @@ impl<K> Locked<K> {
     }
 
     /// A time before the push of the first key of a level. Unless that is the highest level here, it is that of the first key of any lower
-    /// level, and with groups the time of the last few hand-outs of this shard.
+    /// level.
     #[inline]
-    pub(super) fn age_of(&self, level: u8, has_groups: bool) -> u64 {
+    pub(super) fn age_of(&self, level: u8) -> u64 {
         let front = self.front();
-        if !has_groups && front.rank() == Front::rank_of(priority_of(level)) {
+        if front.rank() == Front::rank_of(priority_of(level)) {
             return front.stamp();
         }
         self.published.lower.load(Ordering::Relaxed) & STAMP // Relaxed: see `publish_front`

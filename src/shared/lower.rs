@@ -13,8 +13,9 @@
 //! [`TURNS`] hand-outs. The first getter that chooses when a turn is due takes the key, and goes on with its shard. A turn thus belongs to
 //! no getter, so that none that sleeps or ends holds it up, and a turn that comes late does not delay the next one.
 //!
-//! Of the shards that have this level, the getter takes the one whose oldest lower key has waited longest or, with groups, the one that
-//! gave its last keys first. No key starves, because the oldest of all lower keys goes at the next turn of its level.
+//! Of the shards that have this level, the getter takes the one whose oldest lower key has waited longest. No key starves, because the
+//! oldest of all lower keys goes at the next turn of its level. With groups, these shards have the turns of the level one after the other,
+//! because the oldest key of a group may wait for its group's turn.
 
 use super::Shared;
 use super::hub::Flags;
@@ -65,7 +66,6 @@ impl<K> Shared<K> {
         let moves_to =
             |next: Turn| self.turn.compare_exchange(word, next.word(), Ordering::Relaxed, Ordering::Relaxed).is_ok();
         let mut levels = Words::default();
-        let has_groups = self.settings.order.has_groups();
         let shards = || iter::once(&self.first).chain(&self.others);
         shards().filter(|locked| !locked.seems_empty()).for_each(|locked| levels.add(locked.levels()));
         let top = levels.top()?;
@@ -74,26 +74,36 @@ impl<K> Shared<K> {
             let _is_first = moves_to(Turn { since: handed_out, ..turn });
             return None;
         };
+        // Relaxed, and below: as above.
+        let next = self.lower_shards.as_ref().map(|shards| &shards[usize::from(level)]);
+        let first = next.map(|next| next.load(Ordering::Relaxed) as usize);
+        let rank = |locked: &&Locked<K>| match first {
+            Some(first) => (locked.index.wrapping_sub(first) & (self.shards() - 1)) as u64,
+            None => locked.age_of(level),
+        };
         // The shards where another getter has taken the key or holds the lock.
         let mut passed = Busy::default();
         loop {
             let may_have =
                 |locked: &&Locked<K>| !locked.seems_empty() && locked.has_level(level) && !passed.contains(locked);
             // If there is none, the turn stays due for the next choice.
-            let locked = shards().filter(may_have).min_by_key(|locked| locked.age_of(level, has_groups))?;
+            let locked = shards().filter(may_have).min_by_key(rank)?;
             let Some(held) = locked.lock_to_take(locked.lock_passes() == 0, &mut passed) else { continue };
             if !held.order().is_ready(level) {
                 passed.insert(locked);
                 continue;
             }
-            let next = Turn { since: turn.since + u64::from(TURNS), last: level };
-            if !moves_to(next) {
+            let then = Turn { since: turn.since + u64::from(TURNS), last: level };
+            if !moves_to(then) {
                 return None;
             }
             let taken = self.take(held, Some(level));
+            if taken.is_some() {
+                next.into_iter().for_each(|next| next.store(locked.index as u64 + 1, Ordering::Relaxed));
+            }
             if taken.is_none() {
                 // There is no token, so the turn stays due, unless another getter has gone on.
-                let _ = self.turn.compare_exchange(next.word(), word, Ordering::Relaxed, Ordering::Relaxed);
+                let _ = self.turn.compare_exchange(then.word(), word, Ordering::Relaxed, Ordering::Relaxed);
             }
             return taken;
         }

@@ -77,6 +77,8 @@ pub(crate) struct Shared<K> {
     pub(super) turn: CachePadded<AtomicU64>,
     /// In a queue with groups and several shards, the first round of each rank that a getter has seen last.
     fronts: Option<Box<[AtomicU64; 256]>>,
+    /// In such a queue, the shard after that which had the last [lower](super::lower) turn of each level.
+    pub(super) lower_shards: Option<Box<[AtomicU64; 256]>>,
     pub(super) pace: Option<Box<Pace>>,
 }
 
@@ -148,7 +150,8 @@ impl<K: Hash + Eq> Shared<K> {
         #[cfg(not(feature = "lock-free"))]
         let (others_to_test, capacity) = (shards - 1, settings.capacity);
         let new_shard = |index| new_shard(index, capacity);
-        let fronts = has_directory.then(|| Box::new(std::array::from_fn(|_| AtomicU64::new(0))));
+        let by_level = || has_directory.then(|| Box::new(std::array::from_fn(|_| AtomicU64::new(0))));
+        let (fronts, lower_shards) = (by_level(), by_level());
         Self {
             id: next_id(),
             others_to_test,
@@ -168,6 +171,7 @@ impl<K: Hash + Eq> Shared<K> {
             hub: CachePadded::new(Mutex::new(Hub::default())),
             turn: CachePadded::default(),
             fronts,
+            lower_shards,
             pace,
         }
     }

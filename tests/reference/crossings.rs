@@ -21,14 +21,14 @@ const STATES: [&str; 16] = [
 ];
 
 #[rustfmt::skip]
-const SETTINGS: [&str; 15] = [
+const SETTINGS: [&str; 19] = [
     "plain", "levels", "groups", "weights", "limit", "strict", "shards", "measured", "observed", "promote", "strict delays",
-    "own limiter", "retry on panic", "max retries", "then after",
+    "own limiter", "retry on panic", "max retries", "then after", "tenants", "rates", "handler time", "pace",
 ];
 
 /// The steps, by the names of `op.rs`. An outcome of a handler counts when its loop applies it.
 #[rustfmt::skip]
-const STEPS: [&str; 69] = [
+const STEPS: [&str; 74] = [
     "Add", "AddAll", "AddAfter", "AddWith now", "AddWith EarliestWins", "AddWith Replace", "AddWith KeepExisting", "AddWith limited",
     "AddRateLimited", "Cancel", "Remove", "Forget", "TakeWhere", "TakeDelayed", "Look",
     "Get Try", "Get TryOwned", "Get Timeout", "Get Get", "Get Owned", "GetMany", "Batch", "Work",
@@ -37,7 +37,7 @@ const STEPS: [&str; 69] = [
     "Wait WorkersDrained", "Wait Joined", "WaitDirty", "Poll", "DropWaiter",
     "StartLoop", "PollLoop", "DropLoop",
     "Finish Success", "Finish RequeueAfter", "Finish RequeueWith", "Finish Retry", "Finish Failed", "Finish RetryAfter",
-    "Finish GiveUp", "Finish Panic", "Finish Cooldown",
+    "Finish PauseGroup", "Finish GiveUp", "Finish Panic", "Finish Cooldown", "SetGroup", "UnsetGroup", "PauseGroup", "ResumeGroup",
     "Stop", "DrainWorkers", "Advance", "Turn", "ShutDown", "DrainTimeout", "IdleTimeout",
     "Block WaitIdle", "Block Drain", "Block Join", "Block DrainWorkers", "ShrinkToFit", "Repeat", "Finish",
 ];
@@ -164,9 +164,7 @@ pub(crate) fn step(op: &Op) -> String {
         Op::AddWith(_, how) if how.rate_limited => "AddWith limited".into(),
         Op::AddWith(_, how) if how.after.is_none() => "AddWith now".into(),
         Op::AddWith(_, how) => format!("AddWith {:?}", how.conflict),
-        Op::Repeat(..) | Op::Fault(..) | Op::Crowd(..) => "Repeat".into(),
-        // They have lives of their own, and no rows.
-        Op::SetGroup(..) | Op::UnsetGroup(_) | Op::PauseGroup(..) | Op::ResumeGroup(_) => "Repeat".into(),
+        Op::Repeat(..) | Op::Fault(..) | Op::Crowd(..) | Op::Handle(_) => "Repeat".into(),
         Op::Get(form) => format!("Get {form:?}"),
         Op::End(_, end) => format!("End {}", name(end)),
         Op::Wait(goal) => format!("Wait {goal:?}"),
@@ -177,8 +175,7 @@ pub(crate) fn step(op: &Op) -> String {
 
 /// The row of an outcome.
 pub(crate) fn outcome(outcome: &Outcome) -> String {
-    let like = if let Outcome::PauseGroup(span) = outcome { &Outcome::RetryAfter(*span) } else { outcome };
-    format!("Finish {}", name(like))
+    format!("Finish {}", name(outcome))
 }
 
 fn state(reference: &Reference, key: u8) -> &'static str {
@@ -222,6 +219,10 @@ fn settings(plan: &Plan, reference: &Reference) -> [bool; SETTINGS.len()] {
         plan.on_panic == Some(OnPanic::Retry),
         plan.max_retries.is_some(),
         plan.then_after.is_some(),
+        plan.tenants,
+        plan.rate.is_some(),
+        plan.work_time,
+        plan.pace.is_some(),
     ]
 }
 
@@ -292,6 +293,18 @@ pub(crate) fn table() -> (String, Vec<String>) {
     }
     let head: String = SETTINGS.iter().map(|setting| format!(" {:>7}", &setting[..setting.len().min(7)])).collect();
     (format!("{:<59}{head}\n{table}", ""), wrong)
+}
+
+static PAID_ALIKE: AtomicU32 = AtomicU32::new(0);
+
+/// Groups were judged this often to have paid alike in handler time.
+pub(crate) fn paid_alike(times: u32) {
+    PAID_ALIKE.fetch_add(times, Relaxed);
+}
+
+/// How often that was so.
+pub(crate) fn judged_by_handler_time() -> u32 {
+    PAID_ALIKE.load(Relaxed)
 }
 
 static AFTER_HAND_OUTS: AtomicU32 = AtomicU32::new(0);

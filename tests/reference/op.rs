@@ -1,6 +1,7 @@
 //! What a run can do: one language for all drivers.
 
 use super::key::Fault;
+use super::plan::Limit;
 use keyqueue::{AddOptions, DelayConflict, Priority};
 use std::time::Duration;
 
@@ -30,6 +31,8 @@ pub(crate) enum Op {
     Batch(u8, Vec<u8>, End),
     /// Gets this number of keys, and is done with each, except for those of one group, by its number: they are held.
     Work(u8, Option<u8>),
+    /// Gets this number of keys, one after the other, and adds each again while its handler runs, which takes the time of its group.
+    Handle(u8),
     /// These steps, again and again. What starves or grows is found so.
     Repeat(u8, Vec<Op>),
     /// Ends the hand-out of a held item.
@@ -63,8 +66,8 @@ pub(crate) enum Op {
     /// A call that blocks, if it would return at once.
     Block(Blocking),
     ShrinkToFit,
-    /// `Group::set` of the group of this key: at most so many keys are processing, or any number.
-    SetGroup(u8, Option<u8>),
+    /// `Group::set` of the group of this key.
+    SetGroup(u8, Limit),
     UnsetGroup(u8),
     PauseGroup(u8, Span),
     ResumeGroup(u8),

@@ -5,9 +5,19 @@ use super::key::{Fault, Key, strike, strike_at};
 use super::limits::{Limits, Schedule};
 use super::random::Random;
 use keyqueue::rate_limiter::{ItemExponentialFailure, ItemFastSlow, MaxOf, RateLimiter, Step, WithMaxWait};
-use keyqueue::{Clock, DelayedAdd, Driver, MockClock, OnPanic, WorkQueue, WorkQueueBuilder};
+use keyqueue::{Clock, DelayedAdd, Driver, FairShare, GroupLimits, MockClock, OnPanic, WorkQueue, WorkQueueBuilder};
 use std::sync::Mutex;
 use std::time::Duration;
+
+/// A token for each of so many nanoseconds, and the burst.
+pub(crate) type Rate = (u64, u32);
+
+/// What holds a group back: the number of its keys that may be processing, and its rate.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub(crate) struct Limit {
+    pub(crate) keys: Option<u32>,
+    pub(crate) rate: Option<Rate>,
+}
 
 /// See the top of this file.
 #[derive(Debug, Clone)]
@@ -20,6 +30,10 @@ pub(crate) struct Plan {
     pub(crate) limit: Option<u32>,
     /// Limits are set, and groups are paused, while the queue runs.
     pub(crate) tenants: bool,
+    /// Each group has this rate, unless another one is set. `None`: none is set either.
+    pub(crate) rate: Option<Rate>,
+    /// Turns are paid in handler time.
+    pub(crate) work_time: bool,
     pub(crate) strict: bool,
     pub(crate) policy: DelayedAdd,
     pub(crate) limiter: Limiter,
@@ -32,8 +46,7 @@ pub(crate) struct Plan {
     pub(crate) then_after: Option<u64>,
     /// In nanoseconds.
     pub(crate) min_interval: u64,
-    /// The pace: a hand-out for each of so many nanoseconds, and the burst.
-    pub(crate) pace: Option<(u64, u32)>,
+    pub(crate) pace: Option<Rate>,
     /// The seed of the queue, which decides in which shards its keys are.
     pub(crate) seed: u8,
     /// The lock-free engine: see [`with_engine`](Self::with_engine).
@@ -120,6 +133,11 @@ impl RateLimiter<Key> for Own {
     }
 }
 
+/// The rate of a period, which is one of those for which it is exact.
+fn per_second(period: u64) -> f64 {
+    1e9 / period as f64
+}
+
 impl Plan {
     /// One line, nothing set.
     pub(crate) fn plain() -> Self {
@@ -129,6 +147,8 @@ impl Plan {
             weights: false,
             limit: None,
             tenants: false,
+            rate: None,
+            work_time: false,
             strict: false,
             policy: DelayedAdd::Independent,
             limiter: Limiter::Default,
@@ -158,6 +178,8 @@ impl Plan {
             weights: groups.is_some() && random.once_in(2),
             limit,
             tenants: false,
+            rate: None,
+            work_time: false,
             strict: random.once_in(3),
             policy: random.pick(&[DelayedAdd::Independent, DelayedAdd::Promote, DelayedAdd::Strict]),
             limiter: random.pick(&[
@@ -192,6 +214,8 @@ impl Plan {
             weights: false,
             limit: None,
             tenants: false,
+            rate: None,
+            work_time: false,
             strict: false,
             policy: DelayedAdd::Independent,
             pace: None,
@@ -224,6 +248,23 @@ impl Plan {
         }
     }
 
+    /// What the builder says of each group.
+    pub(crate) fn limit(&self) -> Limit {
+        Limit { keys: self.limit, rate: self.rate }
+    }
+
+    /// The crate's limits of a group.
+    pub(crate) fn group_limits(&self, group: u8, limit: Limit) -> GroupLimits {
+        let mut limits = GroupLimits::new().weight(self.weight_of(group));
+        if let Some(keys) = limit.keys {
+            limits = limits.max_processing(keys as usize);
+        }
+        if let Some((period, burst)) = limit.rate {
+            limits = limits.rate(per_second(period), burst);
+        }
+        limits
+    }
+
     /// The queue, its clock, and the plain limiter.
     pub(crate) fn build(&self, events: &Events) -> (WorkQueue<Key>, MockClock, Limits<u8>) {
         let mut builder = WorkQueue::builder()
@@ -248,7 +289,15 @@ impl Plan {
                 strike(Fault::Group);
                 plan.group_of(key.number())
             });
-            if self.weights {
+            if self.work_time {
+                builder = builder.fair_share(FairShare::WorkTime);
+            }
+            if self.rate.is_some() {
+                builder = builder.group_limits(move |key: &Key| {
+                    strike(Fault::Weight);
+                    other.group_limits(other.group_of(key.number()), other.limit())
+                });
+            } else if self.weights {
                 builder = builder.group_weight(move |key: &Key| {
                     strike(Fault::Weight);
                     other.weight_of(other.group_of(key.number()))
@@ -256,9 +305,9 @@ impl Plan {
             }
         }
         if let Some((period, burst)) = self.pace {
-            builder = builder.pace(1e9 / period as f64, burst);
+            builder = builder.pace(per_second(period), burst);
         }
-        if let Some(limit) = self.limit {
+        if let (Some(limit), None) = (self.limit, self.rate) {
             builder = builder.max_processing_per_group(limit as usize);
         }
         let [one, never] = [Duration::from_secs(1), Duration::MAX];

@@ -5,18 +5,19 @@
 //!
 //! ```text
 //!   keys: a State each                     shards: an Order each
-//!   dirty  processing  delay  waits …      levels: -100 ─ turns of groups ─ keys
-//!                                                    0 ─ turns of groups ─ keys      held: turns of groups that are full or paused
+//!   dirty  processing  delay  waits …      levels: -100 ─ turns of groups ─ keys      held: turns of groups that are full, paused
+//!                                                    0 ─ turns of groups ─ keys            or without a token
 //! ```
 
 use super::key::KEYS;
 use super::limits::Limits;
 use super::op::How;
-use super::plan::{Limiter, Plan};
-use keyqueue::{Added, DelayConflict, DelayedAdd};
+use super::plan::{Limit, Limiter, Plan, Rate};
+use keyqueue::{Added, DelayConflict, DelayedAdd, HeldBack};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
+use std::time::Duration;
 
 /// A delay with this deadline never expires.
 pub(crate) const NEVER: u64 = u64::MAX;
@@ -134,6 +135,55 @@ struct Order {
     pushes: BTreeMap<i8, VecDeque<u64>>,
 }
 
+/// The tokens that a group has at a time. A whole one is worth the nanoseconds in which it comes.
+#[derive(Debug, Clone, Copy)]
+struct Tokens {
+    rate: Rate,
+    /// Negative if some are owed, which is so after a change of the rate.
+    worth: i128,
+    at: u64,
+}
+
+impl Tokens {
+    fn all((period, burst): Rate) -> i128 {
+        i128::from(period) * i128::from(burst)
+    }
+
+    fn full(rate: Rate, now: u64) -> Self {
+        Self { rate, worth: Self::all(rate), at: now }
+    }
+
+    fn fill(&mut self, now: u64) {
+        (self.worth, self.at) = ((self.worth + i128::from(now - self.at)).min(Self::all(self.rate)), now);
+    }
+
+    /// How long until there is a token.
+    fn wait(mut self, now: u64) -> u64 {
+        self.fill(now);
+        (i128::from(self.rate.0) - self.worth).max(0) as u64
+    }
+
+    fn spend(&mut self, now: u64) {
+        assert_eq!(self.wait(now), 0, "a hand-out without a token");
+        self.fill(now);
+        self.worth -= i128::from(self.rate.0);
+    }
+
+    /// The tokens that are spent stay spent, and a part of one as the same part, in whole nanoseconds.
+    fn change(mut self, rate: Rate, now: u64) -> Self {
+        self.fill(now);
+        let spent = (Self::all(self.rate) - self.worth) * i128::from(rate.0) / i128::from(self.rate.0);
+        Self { rate, worth: Self::all(rate) - spent, at: now }
+    }
+}
+
+/// What the handlers of groups have taken since these groups, and no others, have had keys at each hand-out.
+#[derive(Debug, Clone, Default)]
+struct Contest {
+    paid: BTreeMap<u8, u128>,
+    longest: u128,
+}
+
 /// The crate remembers one time for this number of pushes.
 const STAMPED: usize = 64;
 
@@ -145,8 +195,16 @@ pub(crate) struct Reference {
     keys: Vec<State>,
     shards: Vec<Order>,
     /// The limits that were set, and the ends of pauses, by group.
-    pub(crate) set: BTreeMap<u8, Option<u32>>,
+    pub(crate) set: BTreeMap<u8, Limit>,
     pub(crate) pauses: BTreeMap<u8, u64>,
+    /// The tokens of groups with a rate, and the groups for which no turn has found a token since they had none.
+    tokens: BTreeMap<u8, Tokens>,
+    pub(crate) throttled: BTreeSet<u8>,
+    /// The number of hand-outs of each group, and the time that its handlers have taken, since it has had keys without a break.
+    paid: BTreeMap<u8, (u64, u64)>,
+    contest: Contest,
+    /// How often groups were judged to have paid alike.
+    pub(crate) alike: u32,
     pub(crate) limits: Limits<u8>,
     /// The retries that the queue counts itself, because the limiter has panicked.
     unlimited: Vec<usize>,
@@ -202,6 +260,11 @@ impl Reference {
             shard_of,
             set: BTreeMap::new(),
             pauses: BTreeMap::new(),
+            tokens: BTreeMap::new(),
+            throttled: BTreeSet::new(),
+            paid: BTreeMap::new(),
+            contest: Contest::default(),
+            alike: 0,
             keys: vec![State::default(); KEYS.into()],
             limits,
             unlimited: vec![0; KEYS.into()],
@@ -304,11 +367,12 @@ impl Reference {
 
     /// The number of keys that the queue has.
     pub(crate) fn present(&self) -> usize {
-        let is_present = |key: &u8| {
-            let State { dirty, processing, .. } = self.look(*key);
-            *dirty || *processing || self.look(*key).looked_at().is_some() || self.is_failing(*key)
-        };
-        self.all().filter(is_present).count()
+        self.all().filter(|key| self.is_present(*key)).count()
+    }
+
+    fn is_present(&self, key: u8) -> bool {
+        let State { dirty, processing, .. } = self.look(key);
+        *dirty || *processing || self.look(key).looked_at().is_some() || self.is_failing(key)
     }
 
     // ---- adds ----
@@ -505,8 +569,11 @@ impl Reference {
     /// Whether as many keys of the group are processing as its limit allows.
     fn is_full(&self, group: u8) -> bool {
         let processing = self.all().filter(|key| self.look(*key).processing && self.plan.group_of(*key) == group);
-        let limit = self.set.get(&group).copied().unwrap_or(self.plan.limit);
-        limit.is_some_and(|limit| processing.count() >= limit as usize)
+        self.limit_of(group).keys.is_some_and(|limit| processing.count() >= limit as usize)
+    }
+
+    pub(crate) fn limit_of(&self, group: u8) -> Limit {
+        self.set.get(&group).copied().unwrap_or(self.plan.limit())
     }
 
     /// The number of groups that are full.
@@ -516,7 +583,47 @@ impl Reference {
 
     /// Whether no key of the group may be handed out.
     fn is_held(&self, group: u8) -> bool {
-        self.is_full(group) || self.pauses.contains_key(&group)
+        self.is_full(group) || self.pauses.contains_key(&group) || self.throttled.contains(&group)
+    }
+
+    /// What holds a group back, and for how long: a pause, the want of a token, or nothing that ends by itself.
+    pub(crate) fn held_back(&self, group: u8) -> Option<HeldBack> {
+        let left = |end| Duration::from_nanos(u64::saturating_sub(end, self.now));
+        if let Some(end) = self.pauses.get(&group) {
+            let left = if *end == NEVER { Duration::MAX } else { left(*end) };
+            return Some(HeldBack::Paused { left });
+        }
+        if self.throttled.contains(&group) {
+            return Some(HeldBack::Throttled { left: Duration::from_nanos(self.tokens[&group].wait(self.now)) });
+        }
+        self.is_full(group).then_some(HeldBack::Full)
+    }
+
+    /// How long until a group with queued keys may have a token, if one has none.
+    pub(crate) fn throttled_for(&self) -> Option<u64> {
+        let has_keys = |group: &&u8| self.all().any(|key| self.is_queued(key) && self.plan.group_of(key) == **group);
+        self.throttled.iter().filter(has_keys).map(|group| self.tokens[group].wait(self.now)).min()
+    }
+
+    /// For each group that has spent tokens: how long until all of them are there again.
+    pub(crate) fn spent(&self) -> Vec<u64> {
+        let missing = |tokens: &Tokens| {
+            let mut tokens = *tokens;
+            tokens.fill(self.now);
+            (Tokens::all(tokens.rate) - tokens.worth) as u64
+        };
+        self.tokens.values().map(missing).filter(|missing| *missing > 0).collect()
+    }
+
+    /// Takes a token of a group that is handed a key.
+    fn spend_token(&mut self, group: u8) {
+        let (now, rate) = (self.now, self.limit_of(group).rate);
+        let Some(rate) = rate else { return };
+        let tokens = self.tokens.entry(group).or_insert(Tokens::full(rate, now));
+        tokens.spend(now);
+        if tokens.wait(now) > 0 {
+            self.throttled.insert(group);
+        }
     }
 
     /// Puts the turns of a group where they belong, after a change of what holds it back.
@@ -535,10 +642,24 @@ impl Reference {
     }
 
     /// `Group::set` with a limit, or `Group::unset`.
-    pub(crate) fn set_group(&mut self, group: u8, limit: Option<Option<u32>>) {
+    pub(crate) fn set_group(&mut self, group: u8, limit: Option<Limit>) {
+        let (old, now) = (self.limit_of(group), self.now);
         match limit {
             Some(limit) => _ = self.set.insert(group, limit),
             None => _ = self.set.remove(&group),
+        }
+        let new = self.limit_of(group);
+        if old == new {
+            return;
+        }
+        self.throttled.remove(&group);
+        let tokens = self.tokens.remove(&group);
+        if let Some(rate) = new.rate {
+            let tokens = tokens.map_or(Tokens::full(rate, now), |tokens| tokens.change(rate, now));
+            if tokens.wait(now) > 0 {
+                self.throttled.insert(group);
+            }
+            self.tokens.insert(group, tokens);
         }
         self.sort_group(group);
     }
@@ -659,8 +780,12 @@ impl Reference {
         if self.paced.len() > 1000 {
             self.paced.pop_front();
         }
-        self.judge_waits(key);
-        self.judge_turns(key, level);
+        if self.plan.work_time {
+            self.begin_contest(level);
+        } else {
+            self.judge_waits(key);
+            self.judge_turns(key, level);
+        }
         self.judge_lower(key, level);
         self.unqueue(key);
         self.handed_out(key, level)
@@ -675,8 +800,61 @@ impl Reference {
         self.sums[0] += u128::from(waited);
         self.counts.handed_out += 1;
         self.handed_out_of[self.shard_of[usize::from(key)]] += 1;
-        self.sort_group(plan.group_of(key));
+        let group = plan.group_of(key);
+        self.paid.entry(group).or_default().0 += 1;
+        self.spend_token(group);
+        self.sort_group(group);
         level
+    }
+
+    /// With handler time, the groups of this level contend for the hand-out. If they are others than before, they begin anew.
+    fn begin_contest(&mut self, level: i8) {
+        let turns = self.shards.iter().filter_map(|order| order.levels.get(&level)).flatten();
+        let groups: BTreeSet<u8> = turns.map(|turn| turn.group).collect();
+        if self.levels.len() > 1 || !groups.iter().eq(self.contest.paid.keys()) {
+            let paid = if self.levels.len() > 1 {
+                BTreeMap::new()
+            } else {
+                groups.into_iter().map(|group| (group, 0)).collect()
+            };
+            self.contest = Contest { paid, longest: 0 };
+        }
+    }
+
+    /// A group pays what its handler has taken (P20). Over 1000 times the longest handler, groups that have had keys all the time have paid
+    /// alike, by their weights: Jain's index is at least 0.99. (That is all that is checked: in which order the groups come is not.)
+    fn pay(&mut self, group: u8, time: u64) {
+        self.paid.entry(group).or_default().1 += time;
+        let contest = &mut self.contest;
+        let Some(paid) = contest.paid.get_mut(&group) else { return };
+        *paid += u128::from(time);
+        contest.longest = contest.longest.max(time.into());
+        let sum: u128 = contest.paid.values().sum();
+        if sum > 0 && sum >= 1000 * contest.longest {
+            // Each weight is at most 3.
+            let paid: Vec<u128> =
+                contest.paid.iter().map(|(group, paid)| paid * 6 / u128::from(self.plan.weight_of(*group))).collect();
+            let (sum, squares): (u128, u128) = (paid.iter().sum(), paid.iter().map(|paid| paid * paid).sum());
+            assert!(
+                100 * sum * sum >= 99 * paid.len() as u128 * squares,
+                "not fair by handler time: {:?}",
+                contest.paid
+            );
+            self.alike += 1;
+        }
+    }
+
+    /// The number of hand-outs and the handler time of a group that has keys.
+    pub(crate) fn paid(&self, group: u8) -> Option<(u64, u64)> {
+        self.all()
+            .any(|key| self.plan.group_of(key) == group && self.is_present(key))
+            .then(|| self.paid.get(&group).copied().unwrap_or_default())
+    }
+
+    /// A group that has no key begins anew when it has one.
+    pub(crate) fn forget_paid(&mut self) {
+        let groups: Vec<u8> = self.paid.keys().copied().filter(|group| self.paid(*group).is_none()).collect();
+        groups.iter().for_each(|group| _ = self.paid.remove(group));
     }
 
     /// No key starves (P19, P20). Another key of its shard is handed out, so each key that could have been waits for one more hand-out. Of 16
@@ -780,7 +958,11 @@ impl Reference {
         }
         let group = self.plan.group_of(key);
         // Saturating: the clocks of two threads may differ a little.
-        self.sums[1] += u128::from(self.now.saturating_sub(self.look(key).processing_since));
+        let worked = self.now.saturating_sub(self.look(key).processing_since);
+        self.sums[1] += u128::from(worked);
+        if self.plan.work_time {
+            self.pay(group, worked);
+        }
         let state = self.state(key);
         assert!(std::mem::replace(&mut state.processing, false), "it is processing");
         let (dirty, pending) = (state.dirty, state.pending);
@@ -792,6 +974,7 @@ impl Reference {
         } else if dirty {
             self.push(key, pending);
         }
+        self.forget_paid();
     }
 
     pub(crate) fn succeed(&mut self, key: u8) {
@@ -937,6 +1120,11 @@ impl Reference {
     pub(crate) fn turn(&mut self) -> usize {
         let over: Vec<u8> = self.pauses.iter().filter(|(_, end)| **end <= self.now).map(|(group, _)| *group).collect();
         over.into_iter().for_each(|group| self.resume_group(group));
+        let over = self.throttled.iter().copied().filter(|group| self.tokens[group].wait(self.now) == 0);
+        for group in over.collect::<Vec<_>>() {
+            self.throttled.remove(&group);
+            self.sort_group(group);
+        }
         self.turn_if(|_| true)
     }
 
@@ -1108,8 +1296,9 @@ impl Reference {
     /// The times to the deadlines that are to come, and that come at all.
     pub(crate) fn deadlines(&self) -> Vec<u64> {
         let pauses = self.pauses.values().filter(|end| **end != NEVER).map(|end| end.saturating_sub(self.now));
+        let tokens = self.throttled.iter().map(|group| self.tokens[group].wait(self.now));
         let delays = self.delayed().into_iter().map(|(_, left, _)| left);
-        delays.chain(pauses).filter(|left| *left > 0 && *left != NEVER).collect()
+        delays.chain(pauses).chain(tokens).filter(|left| *left > 0 && *left != NEVER).collect()
     }
 
     /// The number of queued keys of each level, the highest first.

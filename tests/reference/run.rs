@@ -12,7 +12,7 @@ use super::plan::{ByGetter, Plan};
 use super::queue::{Delayed, NEVER, Reference};
 use hand_outs::{Held, each};
 use keyqueue::observe::Runs;
-use keyqueue::{AddOptions, DelayedKey, DrainTimeoutError, GroupLimits, Item, MockClock, WorkQueue, Workers};
+use keyqueue::{AddOptions, DelayedKey, DrainTimeoutError, Item, MockClock, WorkQueue, Workers};
 use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
@@ -93,6 +93,7 @@ pub(crate) fn run(plan: &Plan, ops: &[Op]) {
             }
         }
         run.heal();
+        crossings::paid_alike(run.reference.alike);
     }
     assert_eq!(alive(), before, "each key is dropped once");
 }
@@ -218,6 +219,9 @@ impl<'q> Run<'q> {
         let is_made = match op {
             Op::Add(n) | Op::AddAfter(n, _) | Op::AddWith(n, _) | Op::AddRateLimited(n) => return Some(vec![*n]),
             Op::Cancel(n) | Op::Remove(n) | Op::Forget(n) => return Some(vec![*n]),
+            Op::SetGroup(n, _) | Op::UnsetGroup(n) | Op::PauseGroup(n, _) | Op::ResumeGroup(n) => {
+                return Some(vec![*n]);
+            }
             Op::AddAll(ns) => return (!ns.is_empty()).then(|| ns.clone()),
             Op::TakeWhere(bits) => {
                 let keys: Vec<u8> = self.reference.all().filter(|key| bits & 1 << (key % 16) != 0).collect();
@@ -231,8 +235,7 @@ impl<'q> Run<'q> {
             Op::GetMany(n) | Op::Batch(n, ..) => *n == 0 || !self.would_wait(),
             Op::Poll(_) | Op::DropWaiter(_) => !self.waiters.is_empty(),
             Op::Block(call) => self.would_return(*call),
-            Op::Repeat(..) | Op::Finish(..) | Op::Crowd(..) => false,
-            Op::SetGroup(..) | Op::UnsetGroup(_) | Op::PauseGroup(..) | Op::ResumeGroup(_) => false,
+            Op::Repeat(..) | Op::Finish(..) | Op::Crowd(..) | Op::Handle(_) => false,
             _ => true,
         };
         is_made.then(Vec::new)
@@ -342,6 +345,19 @@ impl<'q> Run<'q> {
                     }
                 }
             }
+            Op::Handle(n) => {
+                for _ in 0..*n {
+                    let before = self.held.len();
+                    self.step(&Op::Get(Form::Try));
+                    let Some(held) = self.held.get(before) else { break };
+                    let key = held.key();
+                    let time = [10, 100, 30, 60, 20][usize::from(self.plan.group_of(key))];
+                    for op in [Op::Add(key), Op::Advance(Span::Nanos(1000 * time)), Op::Turn] {
+                        self.step(&op);
+                    }
+                    self.step(&Op::End(before as u8, End::Done));
+                }
+            }
             Op::End(n, end) => {
                 if let Some(at) = index(*n, self.held.len()) {
                     let held = self.held.swap_remove(at);
@@ -428,7 +444,7 @@ impl<'q> Run<'q> {
                 self.stop(left);
             }
             // At the end of the time no token comes.
-            Op::Advance(Span::Never) if self.plan.pace.is_some() => {}
+            Op::Advance(Span::Never) if self.plan.pace.is_some() || self.plan.rate.is_some() => {}
             Op::Advance(span) => {
                 let by = self.span(*span);
                 self.tokens_have_come = true;
@@ -463,11 +479,10 @@ impl<'q> Run<'q> {
             Op::ShrinkToFit => queue.shrink_to_fit(),
             Op::SetGroup(n, limit) => {
                 let group = self.plan.group_of(*n);
-                let limits = GroupLimits::new().weight(self.plan.weight_of(group));
-                let limits = limit.map_or(limits, |limit| limits.max_processing(limit.into()));
+                let limits = self.plan.group_limits(group, *limit);
                 let set = self.call(|| queue.group(&Key::new(*n)).set(limits)).expect("a set passes no panic on");
                 self.changed_group(set.is_ok(), |reference| {
-                    reference.set_group(group, Some(limit.map(u32::from)));
+                    reference.set_group(group, Some(*limit));
                 });
             }
             Op::UnsetGroup(n) => {
@@ -554,8 +569,8 @@ impl<'q> Run<'q> {
             while let Some(held) = self.held.pop() {
                 self.end(held, &End::Done);
             }
-            if self.reference.paced_for() > 0 {
-                self.step(&Op::Advance(Span::Nanos(self.reference.paced_for())));
+            for wait in [Some(self.reference.paced_for()), self.reference.throttled_for()].into_iter().flatten() {
+                self.step(&Op::Advance(Span::Nanos(wait)));
             }
             self.step(&Op::Turn);
             self.step(&Op::Get(Form::Try));
@@ -577,8 +592,17 @@ impl<'q> Run<'q> {
         self.check_lists();
         assert!(self.reference.is_drained());
         self.step(&Op::Stop);
-        if self.plan.tenants && self.reference.present() == 0 {
+        // A group that owes handler time is remembered for longer.
+        if self.plan.tenants && !self.plan.work_time && self.reference.present() == 0 {
             self.queue.shrink_to_fit();
+            self.step(&Op::Turn);
+            // Tokens that are spent must not come back by that.
+            let spent = self.reference.spent();
+            assert_eq!(self.queue.stats().groups, spent.len(), "groups that are remembered");
+            if let Some(wait) = spent.into_iter().max() {
+                self.step(&Op::Advance(Span::Nanos(wait)));
+                self.step(&Op::Turn);
+            }
             assert_eq!(self.queue.stats().groups, 0, "groups without keys are forgotten");
         }
     }

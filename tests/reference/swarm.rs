@@ -3,7 +3,7 @@
 
 use super::key::{Fault, KEYS};
 use super::op::{Blocking, End, Form, Goal, How, Op, Outcome, Span};
-use super::plan::{Inside, Plan};
+use super::plan::{Inside, Limit, Plan, Rate};
 use super::random::Random;
 use super::run::run;
 use keyqueue::{DelayConflict, DelayedAdd};
@@ -316,39 +316,53 @@ impl Make {
 
 /// Runs these lives. The first that fails is made shorter, and printed.
 pub(crate) fn lives(seeds: impl Iterator<Item = u64>) -> u64 {
-    run_each(seeds, |_, plan| plan)
+    run_each(seeds, |seed, plan| of_kind(seed / 100, seed, plan))
 }
 
-/// The same with a pace.
-pub(crate) fn lives_with_a_pace(seeds: impl Iterator<Item = u64>) -> u64 {
-    run_each(seeds, |seed, plan| {
-        let mut random = Random::Seed(seed);
-        Plan { pace: Some((random.pick(&[1, 10, 5_000_000]), random.pick(&[1, 1, 2, 5]))), ..plan }
-    })
+/// The pace of all hand-outs, and tenants, whose limits, rates and pauses change all the time: of each four numbers one stands for a plan
+/// with a pace, and one for a plan with tenants. A clock that stands at the end of its time earns no token, so it does not go there.
+pub(crate) fn of_kind(kind: u64, seed: u64, plan: Plan) -> Plan {
+    let mut random = Random::Seed(seed);
+    match kind % 4 {
+        2 => Plan { pace: Some((random.pick(&PERIODS), random.pick(&[1, 1, 2, 5]))), ..plan },
+        3 => {
+            let groups = plan.groups.or(random.pick(&[None, Some(2), Some(3)]));
+            let pace = Some((random.pick(&PERIODS), 5)).filter(|_| random.once_in(4));
+            let rate = groups.and(rate(&mut random));
+            Plan { tenants: true, groups, rate, work_time: groups.is_some() && random.once_in(2), pace, ..plan }
+        }
+        _ => plan,
+    }
 }
 
-/// The same with groups whose limits and pauses change all the time.
-pub(crate) fn lives_of_tenants(seeds: impl Iterator<Item = u64>) -> u64 {
-    run_each(seeds, |seed, plan| {
-        let groups = plan.groups.or(Random::Seed(seed).pick(&[None, Some(2), Some(3)]));
-        Plan { tenants: true, groups, ..plan }
-    })
+/// The nanoseconds of a token. As rates a second these are exact.
+const PERIODS: [u64; 4] = [1, 10, 1 << 20, 5_000_000];
+
+fn rate(random: &mut Random) -> Option<Rate> {
+    random.pick(&[None, Some(1), Some(1), Some(2), Some(5)]).map(|burst| (random.pick(&PERIODS), burst))
+}
+
+/// A life in which all groups have keys all the time, and handlers that take up to ten times as long as those of other groups.
+fn life_of_work() -> Vec<Op> {
+    vec![Op::AddAll((0..KEYS).collect()), Op::Repeat(100, vec![Op::Handle(30)])]
 }
 
 /// The same steps, and changes of groups between them. (No panics, because a turn that ends by one leaves pauses that are over.)
-fn with_tenants(random: &mut Random, ops: Vec<Op>) -> Vec<Op> {
+fn with_tenants(random: &mut Random, has_rates: bool, ops: Vec<Op>) -> Vec<Op> {
     let mut all = Vec::new();
     for op in ops {
         all.extend(match op {
             Op::Fault(..) => None,
-            Op::Repeat(times, body) => Some(Op::Repeat(times, with_tenants(random, body))),
+            Op::Repeat(times, body) => Some(Op::Repeat(times, with_tenants(random, has_rates, body))),
             Op::Finish(n, Outcome::RetryAfter(span) | Outcome::Cooldown(span)) => {
                 Some(Op::Finish(n, Outcome::PauseGroup(span)))
             }
             op => Some(op),
         });
         if random.once_in(3) {
-            let (n, limit) = (random.below(5) as u8, random.pick(&[None, Some(1), Some(1), Some(2), Some(3)]));
+            let n = random.below(5) as u8;
+            let keys = random.pick(&[None, Some(1), Some(1), Some(2), Some(3)]);
+            let limit = Limit { keys, rate: rate(random).filter(|_| has_rates) };
             let span = random.pick(&[
                 Span::Nanos(0),
                 Span::Nanos(7),
@@ -383,8 +397,10 @@ fn run_each(seeds: impl Iterator<Item = u64>, with: impl Fn(u64, Plan) -> Plan) 
             (plan, ops) = life_of_delays(seed);
             plan = with(seed, plan);
         }
-        if plan.tenants {
-            ops = with_tenants(&mut Random::Seed(!seed), ops);
+        if plan.work_time && seed % 8 == 5 {
+            (plan, ops) = (Plan { rate: None, pace: None, ..plan }, life_of_work());
+        } else if plan.tenants {
+            ops = with_tenants(&mut Random::Seed(!seed), plan.rate.is_some(), ops);
         }
         count += steps(&ops) as u64;
         if fails(&plan, &ops) {

@@ -3,9 +3,9 @@
 
 use super::key::Fault;
 use super::op::{Blocking, End, Form, Goal, How, Op, Outcome, Span};
-use super::plan::{Limiter, Plan};
+use super::plan::{Limit, Limiter, Plan};
 use super::random::Random;
-use super::swarm::{fails, report};
+use super::swarm::{fails, of_kind, report};
 use keyqueue::{DelayConflict, DelayedAdd};
 
 /// Ten letters, and the settings under which all words are run.
@@ -89,7 +89,25 @@ pub(crate) fn alphabets() -> Vec<Alphabet> {
                 Op::Wait(Goal::WorkersDrained),
                 Op::Poll(0),
             ],
-            plans: vec![group.clone(), Plan { max_retries: Some(0), ..group }],
+            plans: vec![group.clone(), Plan { max_retries: Some(0), ..group.clone() }],
+        },
+        Alphabet {
+            name: "tenants",
+            letters: vec![
+                Op::AddAll(vec![0, 1]),
+                Op::Work(1, None),
+                Op::Get(Form::Try),
+                Op::SetGroup(0, Limit { keys: None, rate: Some((10, 1)) }),
+                Op::SetGroup(0, Limit { keys: Some(1), rate: Some((20, 2)) }),
+                Op::UnsetGroup(0),
+                Op::PauseGroup(0, TEN),
+                Op::ResumeGroup(0),
+                Op::Advance(TEN),
+                Op::Turn,
+            ],
+            plans: [Some((1 << 20, 1)), Some((10, 2))]
+                .map(|rate| Plan { tenants: true, rate, work_time: true, ..group.clone() })
+                .to_vec(),
         },
     ]
 }
@@ -179,12 +197,14 @@ pub(crate) fn rare_lives() {
     }
     let at_once = How { after: Some(Span::Nanos(0)), ..How::new() };
     run(&plan, &[Op::Wait(Goal::Item), Op::Fault(Fault::Waker, 0), Op::AddWith(0, at_once)]);
-    for (seed, plan) in (0..60).map(|seed| (seed, Plan::random(&mut Random::Seed(seed)))) {
+    for (seed, kind) in (0..80).map(|seed| (seed, if seed < 60 { 0 } else { 2 + seed % 2 })) {
+        let plan = of_kind(kind, seed, Plan::random(&mut Random::Seed(seed)));
         // A handler returns after the shut-down. Half of the lives use a second level.
         let level = [Op::AddWith(5, How { priority: Some(100), ..How::new() }), Op::Remove(5)];
         let (after, with) = (Outcome::RequeueAfter(TEN), Outcome::RequeueWith(How::new()));
         let failures = [Outcome::Retry, Outcome::Failed, Outcome::RetryAfter(TEN), Outcome::GiveUp, Outcome::Panic];
-        for outcome in [Outcome::Success, after, with].into_iter().chain(failures) {
+        let pause = plan.tenants.then_some(Outcome::PauseGroup(TEN));
+        for outcome in [Outcome::Success, after, with].into_iter().chain(failures).chain(pause) {
             for adds in 0..2 {
                 let mut ops = level[..2 * (seed as usize % 2)].to_vec();
                 ops.extend([Op::StartLoop, Op::Add(0), Op::PollLoop(0)]);

@@ -24,8 +24,6 @@ struct Shard {
     queued: BTreeMap<u32, (i8, Push)>,
     /// The times of all pushes, by level, and of all levels.
     times: BTreeMap<Option<i8>, Vec<u64>>,
-    /// The times of all pops, and of pushes into an empty machine.
-    pops: Vec<u64>,
     held: Vec<Claimed<u32>>,
     /// What others read of the levels: which there are, and the stamp of the oldest key but for the highest.
     levels: (Words, u64),
@@ -36,7 +34,7 @@ impl Shard {
         let mut machine = Machine::new(order, DelayedAdd::default(), 0);
         machine.want_stamps();
         let (queued, times, levels) = (BTreeMap::new(), BTreeMap::new(), (Words::of(level_of(0)), u64::MAX));
-        Self { machine, groups, queued, times, pops: vec![0], held: Vec::new(), levels }
+        Self { machine, groups, queued, times, held: Vec::new(), levels }
     }
 
     fn end_section(&mut self, now: u64) {
@@ -48,9 +46,6 @@ impl Shard {
 
     fn add(&mut self, key: u32, priority: i8, now: u64) {
         let begins = !self.queued.values().any(|(level, _)| *level == priority);
-        if self.queued.is_empty() {
-            self.pops.push(now);
-        }
         let before = [Some(priority), None].map(|level| {
             let times = self.times.entry(level).or_default();
             times.push(now);
@@ -86,7 +81,6 @@ impl Shard {
         let key = *claimed.key();
         self.held.push(claimed);
         self.queued.remove(&key);
-        self.pops.push(now);
         self.end_section(now);
         key
     }
@@ -156,10 +150,7 @@ impl Shard {
                 let earliest = lower.iter().map(earliest).min();
                 assert!(earliest <= Some(oldest), "{oldest} is before {earliest:?}");
             }
-            _ => {
-                let at = self.pops.len() - 1;
-                assert!(oldest <= self.pops[at] && oldest >= self.pops[at.saturating_sub(16)], "the last few pops");
-            }
+            _ => {}
         }
     }
 

@@ -300,23 +300,16 @@ impl Plain {
         let (now, mut ready) = (self.now, 0);
         let mut due = Vec::new();
         for group in &mut self.groups {
-            let throttled = if group.is_throttled {
-                let (tokens, at) = group.tokens;
-                group.limits.rate.map(|(token, _)| at + (token - tokens).max(0) as u64)
-            } else {
-                None
-            };
-            // Both have to be over.
-            let end = throttled.max(group.paused_until).filter(|end| *end <= now);
-            if end.is_some() {
+            let is_throttled = group.is_throttled && group.lacks(now, false);
+            let paused_until = group.paused_until.filter(|end| *end > now);
+            if (is_throttled, paused_until) != (group.is_throttled, group.paused_until) {
+                (group.is_throttled, group.paused_until) = (is_throttled, paused_until);
                 due.push(group.id);
             }
         }
         // Those of one time come in the order of the wheel.
         due.sort_by_key(|id| order.iter().position(|other| other == id));
         for id in due {
-            let group = self.group(id);
-            (group.is_throttled, group.paused_until) = (false, None);
             ready += self.released(id);
         }
         self.forget_unused();

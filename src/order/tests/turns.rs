@@ -239,8 +239,10 @@ fn no_level_of_a_slow_group_waits_for_ever() {
         let levels = lanes.iter().map(|lane| lane.1).collect::<HashSet<_>>().len() as u32;
         let steps = if levels < 20 { 20_000 } else { 100_000 };
         let longest = longest_waits(limit, lanes, holds, steps);
-        // A turn for each level and group, and as long as a handler holds for each hand-out.
-        let of_turns = 16 * levels.max(5) * holds.len() as u32 * (1 + holds.iter().max().unwrap());
+        // A turn for each level and group, and as long as a handler holds for each hand-out. Other lanes of the group may have these turns
+        // (`own_turn`), but then each of them has its own.
+        let turns = 16 * levels.max(5) * holds.len() as u32 * (1 + holds.iter().max().unwrap());
+        let of_turns = turns * lanes.len() as u32;
         // With many levels it is drawn.
         let at_most = if levels < 20 { of_turns.min(steps / 2) } else { steps / 2 };
         let of = format!("limit {limit}, {lanes:?}, holds {holds:?}");

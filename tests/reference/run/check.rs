@@ -5,7 +5,7 @@ use super::waiters::Until;
 use super::workers::{At, Tally};
 use super::{Run, nanos, sorted, triples};
 use crate::reference::events::{EVENTS, Event};
-use crate::reference::key::{Name, alive, was_locked};
+use crate::reference::key::{Key, Name, alive, was_locked};
 use crate::reference::op::Goal;
 use crate::reference::plan::Limiter;
 use crate::reference::queue::{Counts, NEVER};
@@ -17,6 +17,7 @@ impl Run<'_> {
         self.catch_up();
         assert!(self.by_getters.is_empty(), "a getter has expired delays, and nobody knows in which hand-out");
         self.check_driver();
+        self.reference.forget_paid();
         let (queue, reference, stats) = (self.queue, &self.reference, self.queue.stats());
         let (len, processing, delayed) = (reference.queued(), reference.processing(), reference.delayed());
         assert_eq!((queue.len(), queue.is_empty(), stats.len), (len, len == 0, len));
@@ -42,9 +43,10 @@ impl Run<'_> {
         let paced_for = reference.paced_for();
         assert_eq!(stats.paced_for.map_or(0, nanos), paced_for, "how long the pace holds back hand-outs");
         if self.plan.tenants {
-            let groups = (stats.groups_paused, stats.groups_set, stats.groups_full);
-            let expected = (reference.pauses.len(), reference.set.len(), reference.full_groups());
-            assert_eq!(groups, expected, "groups that are paused, set and full");
+            let groups = [stats.groups_paused, stats.groups_set, stats.groups_full, stats.groups_throttled];
+            let sets =
+                [reference.pauses.len(), reference.set.len(), reference.full_groups(), reference.throttled.len()];
+            assert_eq!(groups, sets, "groups that are paused, set, full and throttled");
         }
         let coming_back = processing.iter().filter(|key| reference.is_dirty(**key)).count();
         assert_eq!(stats.adds(), stats.handed_out + stats.taken + (len + coming_back) as u64, "adds lead to hand-outs");
@@ -74,6 +76,9 @@ impl Run<'_> {
             let groups =
                 groups.iter().map(|group| (self.plan.group_of(group.key.number()), group.queued, group.processing));
             assert_eq!(sorted(groups.collect()), reference.groups(), "groups");
+        }
+        if self.plan.tenants {
+            (0..self.plan.groups.unwrap_or(0)).for_each(|group| self.check_group(group));
         }
         let listed = triples(&inspect.delayed_keys());
         assert!(listed.is_sorted_by_key(|(_, left, _)| *left), "delayed keys, earliest first");
@@ -108,6 +113,28 @@ impl Run<'_> {
         assert_eq!(stats.unfinished_work.map(nanos), unfinished, "unfinished work");
         let oldest = if self.plan.measure { reference.oldest_queued() } else { None };
         assert_eq!(stats.oldest_queued.map(nanos), oldest, "oldest queued");
+    }
+
+    /// What [`keyqueue::Group::stats`] says.
+    fn check_group(&self, group: u8) {
+        let (reference, stats) = (&self.reference, self.queue.group(&Key::new(group)).stats());
+        let (keys, is_set) = (reference.groups(), reference.set.contains_key(&group));
+        // A key that was refused after the shut-down, and is known for its failure, has no group.
+        let paid = reference.paid(group).filter(|_| !reference.shut_down);
+        let held_back = reference.held_back(group);
+        let Some(stats) = stats else {
+            return assert_eq!((paid, is_set, held_back), (None, false, None), "group {group} is forgotten");
+        };
+        let (_, queued, processing) = keys.into_iter().find(|keys| keys.0 == group).unwrap_or_default();
+        assert_eq!((stats.queued, stats.processing, stats.is_set), (queued, processing, is_set), "group {group}");
+        assert_eq!(stats.held_back, held_back, "what holds group {group} back");
+        if paid.is_some() || is_set {
+            assert_eq!(stats.limits, self.plan.group_limits(group, reference.limit_of(group)), "of group {group}");
+        }
+        if let Some((handed_out, work)) = paid {
+            let work = if self.plan.work_time { Duration::from_nanos(work) } else { Duration::ZERO };
+            assert_eq!((stats.handed_out, stats.work), (handed_out, work), "what group {group} has had");
+        }
     }
 
     pub(super) fn check_held(&self) {
