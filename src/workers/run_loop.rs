@@ -247,21 +247,19 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
         let mut options = AddOptions::new().after(delay).rate_limited();
         let Hooks { max_retries, then_after, .. } = self.workers.hooks;
         let mut gives_up = false;
-        match (max_retries, then_after) {
-            (None, _) => {}
-            (_, Some(long)) if item.is_given_up() => options = options.past_last(long),
-            (Some(max), _) => {
-                let (retries, panicked) = self.retries(&item);
-                gives_up = retries >= max && (panicked || !self.is_uncounted(&item));
-                match then_after {
-                    None if gives_up => return self.give_up(item, GivenUp { retries, ..why }),
-                    Some(long) if gives_up => {
-                        self.tell_given_up(&item, &GivenUp { retries, ..why });
-                        options = options.past_last(long);
-                    }
-                    _ if panicked => options = options.without_limiter(),
-                    _ => {}
-                }
+        if let Some(late) = then_after.filter(|_| item.is_given_up()) {
+            options = options.past_last(late);
+        } else if let Some(max) = max_retries {
+            let (retries, panicked) = self.retries(&item);
+            if panicked {
+                options = options.without_limiter();
+            }
+            gives_up = retries >= max && (panicked || !self.is_uncounted(&item));
+            if gives_up {
+                let why = GivenUp { retries, ..why };
+                let Some(late) = then_after else { return self.give_up(item, why) };
+                self.tell_given_up(&item, &why);
+                options = options.past_last(late);
             }
         }
         if why.panic.is_none() && !gives_up {
