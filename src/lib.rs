@@ -120,12 +120,19 @@
 //!
 //! # How do I stop?
 //!
-//! Each of these calls shuts the queue down, which means that it refuses adds from then on, for good. For SIGTERM, take a drain with a
-//! deadline.
+//! Each of these calls shuts the queue down, which means that it refuses adds from then on, for good. [`Workers`] have three ways to stop.
+//! Each returns every key that was not finished, as one [`Leftover`], whose [`into_keys`](Leftover::into_keys) the next start may add:
+//!
+//! * **The queue may be long**, or the next start lists all objects anyway: [`finish`](Workers::finish). It lets the runs that have begun
+//!   end, and begins no other. A drain would spend the time until SIGKILL on handing out what waits.
+//! * **The queue is short**, and its keys are to run before the end: a drain with a deadline, [`drain_timeout`](Workers::drain_timeout).
+//! * **No handler is worth waiting for**: [`stop`](Workers::stop), which returns at once. What its handlers do afterwards, a second `stop`
+//!   returns, and [`extend`](Leftover::extend) makes one of the two.
 //!
 //! | call | waits for | returns |
 //! |---|---|---|
-//! | [`Workers::drain_timeout`], [`drain_until`](Workers::drain_until) | queued and processing keys, until a deadline | every key that was not finished |
+//! | [`Workers::finish`], [`finish_until`](Workers::finish_until) | processing keys, until a deadline | every key that was not finished |
+//! | [`Workers::drain_timeout`], [`drain_until`](Workers::drain_until) | queued and processing keys, until a deadline | the same |
 //! | [`Workers::drain`], [`drain_async`](Workers::drain_async) | the same, without a deadline | the same |
 //! | [`Workers::stop`] | nothing | the same |
 //! | for loops of your own: [`shut_down_with_drain`](WorkQueue::shut_down_with_drain), [`_async`](WorkQueue::shut_down_with_drain_async) | queued and processing keys | nothing |

@@ -304,6 +304,36 @@ fn a_blocking_drain_with_a_deadline_aborts_tasks_that_hang() {
     assert_eq!(workers.tally().succeeded, 0);
 }
 
+/// A finish begins no queued key, lets a handler end in time, and aborts one that hangs.
+#[test]
+fn a_finish_aborts_tasks_that_hang_at_its_deadline() {
+    in_each_runtime(async || {
+        let queue = WorkQueue::new();
+        let workers = queue.workers().build();
+        let (go_on, gate) = tokio::sync::watch::channel(false);
+        workers.spawn_tasks(2, move |item| {
+            let (hangs, mut gate) = (**item == 1, gate.clone());
+            Box::pin(async move {
+                let _opened = gate.wait_for(|open| *open).await.map(drop);
+                if hangs {
+                    pending::<()>().await;
+                }
+            })
+        });
+        queue.add_all([1, 2, 3, 4]);
+        until(|| queue.processing_len() == 2).await;
+        let left = workers.finish_until(async {
+            go_on.send(true).unwrap();
+            until(|| workers.tally().running == 1).await;
+        });
+        let left = left.await;
+        assert_eq!((left.queued, left.processing, left.refused), (vec![3, 4], vec![1], vec![]));
+        workers.join_async().await;
+        assert_eq!((queue.processing_len(), workers.tally().running, workers.tally().succeeded), (0, 0, 1));
+        assert_eq!(workers.stop().refused, [1]);
+    });
+}
+
 /// `stop` lets handlers return, also while a drain without a deadline waits.
 #[test]
 fn a_stop_and_a_drain_without_a_deadline_abort_nothing() {

@@ -32,6 +32,7 @@ pub use loops::Tally;
 pub use outcome::{IntoOutcome, Outcome};
 
 use crate::key::SlotId;
+use crate::panics::drop_each;
 use crate::queue::WorkQueue;
 use crate::shared::Shared;
 use crate::sync::{Arc, Mutex, spawn};
@@ -114,6 +115,8 @@ struct Inner<K> {
     counter: u64,
     /// Keys whose retries or requeues were refused, and which no drain or stop has returned yet.
     refused: Mutex<Vec<(SlotId, K)>>,
+    /// What [`Workers::finish`] has taken out, until it or another stop returns it.
+    taken: Mutex<Leftover<K>>,
 }
 
 impl<K> Drop for Inner<K> {
@@ -374,7 +377,8 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkersBuilder<K> {
         }
         let (queue, hooks, loops) = (self.queue, self.hooks, Loops::default());
         let counter = queue.shared.count_runs(|counters| counters.insert(loops.counter()));
-        Workers { inner: Arc::new(Inner { queue, hooks, loops, counter, refused: Mutex::new(Vec::new()) }) }
+        let (refused, taken) = (Mutex::new(Vec::new()), Mutex::new(Leftover::nothing()));
+        Workers { inner: Arc::new(Inner { queue, hooks, loops, counter, refused, taken }) }
     }
 
     /// What is wrong with the settings.
@@ -775,10 +779,96 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
     /// assert_eq!(left.queued, ["pod-1"]);
     /// ```
     pub fn stop(&self) -> Leftover<K> {
-        let Inner { queue, loops, refused, .. } = &*self.inner;
+        let Inner { queue, loops, refused, taken, .. } = &*self.inner;
         loops.stop();
         queue.shut_down();
-        queue.shared.take_all(|| std::mem::take(&mut *refused.lock()))
+        let mut leftover = queue.shared.take_all(|| std::mem::take(&mut *refused.lock()));
+        let earlier = std::mem::replace(&mut *taken.lock(), Leftover::nothing());
+        leftover.queued.splice(0..0, earlier.queued);
+        leftover.delayed.splice(0..0, earlier.delayed);
+        leftover
+    }
+
+    /// Stops, and gives the runs that have begun this time to end. The call shuts the queue down and takes out the queued and the delayed
+    /// keys at once, so that no further run begins, however many keys wait. Then it waits until the loops have ended, or for at most this
+    /// time. A timeout too long for the clock, such as `Duration::MAX`, means no timeout.
+    ///
+    /// The [`Leftover`] has all keys that need a run, each in one of its lists beside the delays:
+    ///
+    /// | list | its keys |
+    /// |---|---|
+    /// | [`queued`](Leftover::queued) | were queued, or were added while they were processing, and have ended since |
+    /// | [`delayed`](Leftover::delayed) | had a delay when the call began |
+    /// | [`refused`](Leftover::refused) | failed or were requeued after the shut-down |
+    /// | [`processing`](Leftover::processing) | are still in their handlers, as the time is up |
+    ///
+    /// If the time is up, the call aborts the tasks of `spawn_tasks` (feature `tokio`) that have not ended. Handlers in threads go on. A loop
+    /// that waits for a key ends as soon as it has seen the stop; before that it may still get a key that was added while it was processing.
+    /// [`drain_timeout`](Self::drain_timeout) also runs the queued keys.
+    ///
+    /// # Blocking
+    /// Like [`drain_timeout`](Self::drain_timeout).
+    ///
+    /// # Panics
+    /// Like [`stop`](Self::stop). Keys that this call had taken out before the panic are in the result of the next stop.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let queue = keyqueue::WorkQueue::new();
+    /// let workers = queue.workers().spawn(1, |_| std::thread::sleep(Duration::from_millis(5)))?;
+    /// queue.add_all(0..100_000);
+    /// let left = workers.finish(Duration::from_secs(10)); // after 5 ms
+    /// assert_eq!(left.queued.len() as u64, 100_000 - workers.tally().succeeded);
+    /// # assert!(left.queued.len() > 90_000 && left.processing.is_empty());
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn finish(&self, timeout: Duration) -> Leftover<K> {
+        let deadline = &Deadline::after(timeout);
+        self.take_out();
+        self.inner.loops.wait(deadline);
+        self.end_drain()
+    }
+
+    /// Like [`finish`](Self::finish), for a task: waits until the loops have ended, or until `deadline` resolves, which may be a timer of any
+    /// runtime.
+    ///
+    /// # Cancel safety
+    /// Dropping it ends the wait. If it was polled, the queue stays shut down, and the loops end. The next [`stop`](Self::stop) returns all
+    /// keys, even those that this call has taken out.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// # use std::time::Duration;
+    /// let queue = keyqueue::WorkQueue::<u32>::new();
+    /// let workers = queue.workers().build();
+    /// tokio::spawn(workers.run_async(async |n| println!("{n}")));
+    /// queue.add_after(1, Duration::from_secs(60));
+    /// let left = workers.finish_until(tokio::time::sleep(Duration::from_secs(10))).await;
+    /// assert_eq!(left.delayed[0].key, 1);
+    /// # }
+    /// ```
+    pub async fn finish_until(&self, deadline: impl Future) -> Leftover<K> {
+        self.take_out();
+        either(self.join_async(), deadline).await;
+        self.end_drain()
+    }
+
+    /// Takes out what is queued and delayed, so that no further run begins, and keeps it for the next stop.
+    fn take_out(&self) {
+        let Inner { queue, loops, taken, .. } = &*self.inner;
+        loops.stop();
+        queue.shut_down();
+        let found = queue.shared.take_all(Vec::new);
+        {
+            let taken = &mut *taken.lock();
+            taken.queued.extend(found.queued);
+            taken.delayed.extend(found.delayed);
+        }
+        drop_each(found.processing);
     }
 
     /// Shuts the queue down, waits until no key is queued or processing, and [joins](Self::join) the loops. Returns the delayed keys, and
@@ -886,15 +976,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
     /// # }
     /// ```
     pub async fn drain_until(&self, deadline: impl Future) -> Leftover<K> {
-        {
-            let mut drained = pin!(self.drained());
-            let mut deadline = pin!(deadline);
-            poll_fn(|cx| match drained.as_mut().poll(cx) {
-                Poll::Ready(()) => Poll::Ready(()),
-                Poll::Pending => deadline.as_mut().poll(cx).map(drop),
-            })
-            .await;
-        }
+        either(self.drained(), deadline).await;
         self.end_drain()
     }
 
@@ -914,6 +996,16 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
         }
         self.join_async().await;
     }
+}
+
+/// Resolves when one of them does.
+async fn either(work: impl Future<Output = ()>, deadline: impl Future) {
+    let (mut work, mut deadline) = (pin!(work), pin!(deadline));
+    poll_fn(|cx| match work.as_mut().poll(cx) {
+        Poll::Ready(()) => Poll::Ready(()),
+        Poll::Pending => deadline.as_mut().poll(cx).map(drop),
+    })
+    .await;
 }
 
 // As for `WorkQueue`, and panics of hooks are caught.
