@@ -17,8 +17,8 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
     /// | the call | returns | a handler that still runs |
     /// |---|---|---|
     /// | [`drain_until`], [`drain_timeout`](Self::drain_timeout) | when no key is queued or processing and all loops have ended, or at the deadline | **is aborted** at the deadline; its key is in [`processing`] |
-    /// | [`finish`](Self::finish), [`finish_until`](Self::finish_until) | when all loops have ended, or at the deadline | the same |
     /// | [`drain_async`](Self::drain_async), [`drain`](Self::drain) | the same, without a deadline | (does not occur) |
+    /// | [`finish_until`](Self::finish_until), [`finish`](Self::finish) | when all loops have ended, which begin no queued key, or at the deadline | **is aborted** at the deadline; its key is in `processing` |
     /// | [`stop`](Self::stop) | at once | runs to its end; its key is in `processing` |
     /// | [`join_async`](Self::join_async), [`join`](Self::join) | when all loops have ended | (does not occur) |
     /// | drop of the `Workers` | at once | goes on, and so does its loop |
