@@ -36,7 +36,7 @@ pub struct Leftover<K> {
     pub delayed: Vec<DelayedKey<K>>,
     /// Keys whose retry or requeue the queue has refused, because it came after the shut-down. The handler failed, panicked, or returned
     /// [`RequeueAfter`](crate::Outcome::RequeueAfter) or [`RequeueWith`](crate::Outcome::RequeueWith), or its
-    /// [task was dropped](crate::Workers::run_async#cancel-safety). These keys are no longer in the queue.
+    /// [task was dropped](crate::Workers::run_async). These keys are no longer in the queue.
     ///
     /// The next drain or stop of these [`Workers`](crate::Workers) that returns after the refusal has the key in its list. Until then the
     /// workers keep the key, once. If a stop returns a key in `processing`, and its handler fails later, `refused` of a later call
