@@ -63,8 +63,8 @@ pub struct Tally {
     /// Panics of handlers, hooks and other user code, such as the wakers of tasks that [join](crate::Workers::join_async).
     pub panicked: u64,
     /// Runs whose retry or requeue the queue refused, because it was shut down. No other field counts them, except that a panic counts in
-    /// `panicked`, and a key that is given up at the same time in `given_up`. Drains and stops return these keys in [`Leftover::refused`](crate::Leftover::refused), unless a key was added while it
-    /// was processing and so is queued again.
+    /// `panicked`, and a key that is given up at the same time in `given_up`. Drains and stops return these keys in
+    /// [`Leftover::refused`](crate::Leftover::refused), unless a key was added while it was processing and so is queued again.
     pub refused: u64,
 }
 
