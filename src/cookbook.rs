@@ -274,9 +274,10 @@
 //!
 //! # Resync
 //!
-//! A source of events may lose some. A handler that returns `Outcome::RequeueAfter(an_hour)` sees each key again, each at its own time. If
-//! you add all keys every hour, all are due at once. If you need such a listing, give it [`Priority::LOW`](crate::Priority::LOW): then the
-//! keys of events are handed out first.
+//! A source of events may lose some. A handler that returns `Outcome::RequeueAfter(an_hour)` sees each key again, each at its own time.
+//! With [`max_retries`](crate::WorkersBuilder::max_retries), set [`then_after`](crate::WorkersBuilder::then_after) as well: otherwise a
+//! key that fails until it is out of retries is not looked at again. If you add all keys every hour, all are due at once. If you need such
+//! a listing, give it [`Priority::LOW`](crate::Priority::LOW): then the keys of events are handed out first.
 //!
 //! # A result for the adder
 //!

@@ -113,6 +113,11 @@ impl<'q, K> Item<'q, K> {
         self.queue.failures_held(&self.claimed)
     }
 
+    /// Whether a failure after the last retry has given the key up.
+    pub(crate) fn is_given_up(&self) -> bool {
+        self.queue.is_given_up(&self.claimed)
+    }
+
     /// Takes the token out, for a caller that ends the hand-out in place of the item's drop.
     #[inline]
     pub(crate) fn into_parts(self) -> (&'q Arc<Shared<K>>, Claimed<K>) {

@@ -1,9 +1,11 @@
 //! Keys that were taken out of a queue.
 
 use crate::DelayedKey;
+use std::collections::HashSet;
+use std::hash::Hash;
 
 /// The keys that a call has taken out of the queue, and a list of the processing keys, which stay with their holders.
-/// [`Workers::stop`](crate::Workers::stop), the drains of [`Workers`](crate::Workers), and
+/// [`Workers::stop`](crate::Workers::stop), [`finish`](crate::Workers::finish) and the drains of [`Workers`](crate::Workers), and
 /// [`WorkQueue::take_where`](crate::WorkQueue::take_where) return it.
 ///
 /// A key is in one of `queued`, `processing` and `refused`, once. It may be in `delayed` too, because a key in any state may have a delay.
@@ -33,8 +35,8 @@ pub struct Leftover<K> {
     /// Keys that were delayed, earliest first.
     pub delayed: Vec<DelayedKey<K>>,
     /// Keys whose retry or requeue the queue has refused, because it came after the shut-down. The handler failed, panicked, or returned
-    /// [`RequeueAfter`](crate::Outcome::RequeueAfter) or [`RequeueWith`](crate::Outcome::RequeueWith). These keys are no longer in the
-    /// queue.
+    /// [`RequeueAfter`](crate::Outcome::RequeueAfter) or [`RequeueWith`](crate::Outcome::RequeueWith), or its
+    /// [task was dropped](crate::Workers::run_async). These keys are no longer in the queue.
     ///
     /// The next drain or stop of these [`Workers`](crate::Workers) that returns after the refusal has the key in its list. Until then the
     /// workers keep the key, once. If a stop returns a key in `processing`, and its handler fails later, `refused` of a later call
@@ -54,8 +56,7 @@ pub struct Leftover<K> {
 }
 
 impl<K> Leftover<K> {
-    #[cfg(feature = "serde")]
-    fn nothing() -> Self {
+    pub(crate) fn nothing() -> Self {
         Self { queued: Vec::new(), processing: Vec::new(), delayed: Vec::new(), refused: Vec::new() }
     }
 
@@ -73,5 +74,78 @@ impl<K> Leftover<K> {
     pub fn is_empty(&self) -> bool {
         let Self { queued, processing, delayed, refused } = self;
         queued.is_empty() && processing.is_empty() && delayed.is_empty() && refused.is_empty()
+    }
+}
+
+impl<K: Hash + Eq> Leftover<K> {
+    /// The keys that need a run, each once: those that were queued, processing, refused and delayed, in this order.
+    ///
+    /// # Examples
+    /// ```
+    /// # use std::time::Duration;
+    /// let queue = keyqueue::WorkQueue::new();
+    /// queue.add_after("pod-1", Duration::from_secs(60));
+    /// queue.add_all(["pod-1", "pod-2"]);
+    /// let left = queue.workers().build().stop();
+    /// assert_eq!(left.keys().copied().collect::<Vec<_>>(), ["pod-1", "pod-2"]);
+    /// ```
+    pub fn keys(&self) -> impl Iterator<Item = &K> {
+        let Self { queued, processing, delayed, refused } = self;
+        let mut listed = HashSet::new();
+        let all = queued.iter().chain(processing).chain(refused).chain(delayed.iter().map(|delayed| &delayed.key));
+        all.filter(move |key| listed.insert(*key))
+    }
+
+    /// The same keys without the lists, for instance to be stored, or to be added to another queue. What a delay had left is lost.
+    ///
+    /// # Examples
+    /// ```
+    /// let [queue, next] = [(); 2].map(|()| keyqueue::WorkQueue::new());
+    /// queue.add_all([1, 2, 3]);
+    /// next.add_all(queue.workers().build().stop().into_keys());
+    /// assert_eq!(next.len(), 3);
+    /// ```
+    pub fn into_keys(self) -> impl Iterator<Item = K> {
+        let is_listed: Vec<bool> = {
+            let Self { queued, processing, refused, .. } = &self;
+            let mut listed: HashSet<&K> = queued.iter().chain(processing).chain(refused).collect();
+            self.delayed.iter().map(|delayed| !listed.insert(&delayed.key)).collect()
+        };
+        let Self { queued, processing, delayed, refused } = self;
+        let delayed = delayed.into_iter().zip(is_listed).filter(|(_, is_listed)| !is_listed);
+        queued.into_iter().chain(processing).chain(refused).chain(delayed.map(|(delayed, _)| delayed.key))
+    }
+
+    /// Adds the keys of a leftover that a later call has returned. A key that both have is where the later one has it, so that each key
+    /// stays in one list beside its delay: a key that was processing, and is refused in the later one, is refused.
+    ///
+    /// # Examples
+    /// ```
+    /// use keyqueue::WorkQueue;
+    ///
+    /// let queue = WorkQueue::new();
+    /// let workers = queue.workers().build();
+    /// queue.add_all([1, 2]);
+    /// let item = queue.get().unwrap();
+    /// queue.add(1);
+    /// let mut left = workers.stop(); // 1 is processing
+    /// item.done();
+    /// left.extend(workers.stop()); // and then queued
+    /// assert_eq!((left.queued, left.processing), (vec![2, 1], vec![]));
+    /// ```
+    pub fn extend(&mut self, later: Self) {
+        let listed: HashSet<&K> = later.queued.iter().chain(&later.processing).chain(&later.refused).collect();
+        for list in [&mut self.queued, &mut self.processing, &mut self.refused] {
+            list.retain(|key| !listed.contains(key));
+        }
+        let delayed: HashSet<&K> = later.delayed.iter().map(|delayed| &delayed.key).collect();
+        self.delayed.retain(|old| !delayed.contains(&old.key));
+        drop((listed, delayed));
+        let Self { queued, processing, delayed, refused } = later;
+        self.queued.extend(queued);
+        self.processing.extend(processing);
+        self.refused.extend(refused);
+        self.delayed.extend(delayed);
+        self.delayed.sort_by_key(|delayed| delayed.left);
     }
 }

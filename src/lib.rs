@@ -12,7 +12,8 @@
 //! let queue = WorkQueue::<&str>::new();
 //! let workers = queue
 //!     .workers()
-//!     .max_retries(15) // a key that fails for 164 s is given up
+//!     .max_retries(15) // a key that fails is retried for 164 s
+//!     .then_after(Duration::from_secs(3600)) // and once an hour from then on
 //!     .on_give_up(|pod, why| eprintln!("{pod}: {why}")) // "given up after 15 retries: …"
 //!     .spawn(2, |pod| reconcile(pod))?; // an `Err` is retried, after 5 ms, 10, 20, …
 //!
@@ -119,12 +120,19 @@
 //!
 //! # How do I stop?
 //!
-//! Each of these calls shuts the queue down, which means that it refuses adds from then on, for good. For SIGTERM, take a drain with a
-//! deadline.
+//! Each of these calls shuts the queue down, which means that it refuses adds from then on, for good. [`Workers`] have three ways to stop.
+//! Each returns every key that was not finished, as one [`Leftover`], whose [`into_keys`](Leftover::into_keys) the next start may add:
+//!
+//! * **The queue may be long**, or the next start lists all objects anyway: [`finish`](Workers::finish). It lets the runs that have begun
+//!   end, and begins no other. A drain would spend the time until SIGKILL on handing out what waits.
+//! * **The queue is short**, and its keys are to run before the end: a drain with a deadline, [`drain_timeout`](Workers::drain_timeout).
+//! * **No handler is worth waiting for**: [`stop`](Workers::stop), which returns at once. What its handlers do afterwards, a second `stop`
+//!   returns, and [`extend`](Leftover::extend) makes one of the two.
 //!
 //! | call | waits for | returns |
 //! |---|---|---|
-//! | [`Workers::drain_timeout`], [`drain_until`](Workers::drain_until) | queued and processing keys, until a deadline | every key that was not finished |
+//! | [`Workers::finish`], [`finish_until`](Workers::finish_until) | processing keys, until a deadline | every key that was not finished |
+//! | [`Workers::drain_timeout`], [`drain_until`](Workers::drain_until) | queued and processing keys, until a deadline | the same |
 //! | [`Workers::drain`], [`drain_async`](Workers::drain_async) | the same, without a deadline | the same |
 //! | [`Workers::stop`] | nothing | the same |
 //! | for loops of your own: [`shut_down_with_drain`](WorkQueue::shut_down_with_drain), [`_async`](WorkQueue::shut_down_with_drain_async) | queued and processing keys | nothing |
@@ -175,8 +183,8 @@
 //! * **No delay expires early**, not by a nanosecond.
 //! * **Linearizable** (with one shard): a call takes effect at one moment, unless its docs say otherwise.
 //! * **A panic leaves no key stuck**, and poisons no lock. [`OnPanic`] chooses what happens to the key.
-//! * **Nothing vanishes**: a drain returns each key that was not finished, as [`Leftover`]. (The future of a worker that is dropped in the
-//!   middle of a run ends its hand-out as done.)
+//! * **Nothing vanishes**: a drain returns each key that was not finished, as [`Leftover`]. A key whose worker's future is dropped in the
+//!   middle of a run is queued again.
 //! * **An idle queue takes no processor time.** The driver thread sleeps, and ends with the queue.
 //! * **Memory is freed** after a burst, and a steady set of keys allocates nothing.
 //! * **No lock is held while your code runs**, except for a key's `Eq` (or [`Equivalent`]), its `Clone` in calls that list or take keys,

@@ -28,8 +28,11 @@ pub struct AddOptions {
     pub(crate) rate_limited: bool,
     /// `None` means NORMAL for an add, and the item's priority for a holder.
     pub(crate) priority: Option<Priority>,
-    /// Whether the limiter has panicked. It is not called again then, and the queue counts the failure itself.
-    pub(crate) limiter_panicked: bool,
+    /// Whether the limiter is not to be called, because it has panicked, or because the failure came after the last retry. The queue counts
+    /// the failure itself then.
+    pub(crate) skips_limiter: bool,
+    /// Whether this failure of a holder came after the last retry.
+    pub(crate) is_past_last: bool,
     /// Whether the limiter does not count this failure of a holder.
     pub(crate) is_uncounted: bool,
     /// Whether a requeue pauses the group of its key for the delay.
@@ -221,7 +224,8 @@ impl AddOptions {
             conflict: DelayConflict::EarliestWins,
             rate_limited: false,
             priority: None,
-            limiter_panicked: false,
+            skips_limiter: false,
+            is_past_last: false,
             is_uncounted: false,
             pauses_group: false,
         }
@@ -301,7 +305,12 @@ impl AddOptions {
 
     /// Called after a panic of the limiter: the delay is at least [`WITHOUT_LIMITER`], and the limiter is not called again.
     pub(crate) fn without_limiter(self) -> Self {
-        Self { limiter_panicked: true, ..self.not_before(WITHOUT_LIMITER) }
+        Self { skips_limiter: true, ..self.not_before(WITHOUT_LIMITER) }
+    }
+
+    /// For a failure after the last retry: the delay is at least this one, whatever the limiter would say.
+    pub(crate) fn past_last(self, delay: Duration) -> Self {
+        Self { is_past_last: true, ..self.not_before(delay).without_limiter() }
     }
 
     /// Chooses between this call's delay and an earlier delay of the key.

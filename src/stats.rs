@@ -92,7 +92,7 @@ pub struct Stats {
     pub retries: u64,
     /// Failures: calls with the limiter's delay, even after the shut-down.
     pub failures: u64,
-    /// Keys that were [given up](crate::Item::give_up).
+    /// Keys that were [given up](crate::Item::give_up), even those that [come back](crate::WorkersBuilder::then_after) later.
     pub given_up: u64,
     /// Panics of holders while they processed a key, and of the limiter when a holder called it.
     pub panics: u64,

@@ -15,9 +15,10 @@ use keyqueue::{
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::{Pin, pin};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use support::manual::{manual, pairs};
@@ -167,6 +168,172 @@ fn a_key_is_given_up_once() {
     }
     let tally = workers.tally();
     assert_eq!((given_up.load(Ordering::Relaxed), tally.given_up, tally.failed, scene.due()), (1, 1, 4, None));
+}
+
+/// Each failure after the last retry waits for the long delay, with no quick retry in between, and the hook is called at the first. A
+/// success begins anew. The limiter is the crate's, or a foreign one: that does not count beyond three, or panics when it is asked for a
+/// number or a delay.
+#[test]
+fn a_key_that_is_out_of_retries_comes_back_after_a_long_delay() {
+    struct Foreign(Mutex<usize>, fn(&str));
+    impl RateLimiter<u32> for Foreign {
+        fn when(&self, _: &u32) -> Duration {
+            (self.1)("when");
+            let count = &mut *self.0.lock().unwrap();
+            *count = (*count + 1).min(3);
+            secs(10 << (*count - 1))
+        }
+        fn forget(&self, _: &u32) {
+            *self.0.lock().unwrap() = 0;
+        }
+        fn num_requeues(&self, _: &u32) -> usize {
+            (self.1)("num_requeues");
+            *self.0.lock().unwrap()
+        }
+    }
+    fn panics_in(call: &str, name: &str) {
+        if call == name {
+            resume_unwind(Box::new("a limiter"));
+        }
+    }
+    let foreign = |strike| Scene::new(DelayedAdd::Independent, Foreign(Mutex::default(), strike));
+    // The times of the three retries, one after the other. A limiter that panics is asked no more for this retry, whose delay is 50 ms.
+    let scenes = [
+        (Scene::plain(), [10, 20, 40]),
+        (Scene::served_only(backoff()), [10, 20, 40]),
+        (foreign(|_| {}), [10, 20, 40]),
+        (foreign(|name| panics_in("num_requeues", name)), [1, 1, 1]),
+        (foreign(|name| panics_in("when", name)), [1, 1, 1]),
+    ];
+    for (mut scene, times) in scenes {
+        let (queue, script, given_up) = (scene.queue.clone(), RefCell::default(), Arc::new(AtomicU64::new(0)));
+        let count = Arc::clone(&given_up);
+        let hook = move |_: &u32, why: &GivenUp<'_>| {
+            assert_eq!(why.retries, 3);
+            count.fetch_add(1, Ordering::Relaxed);
+        };
+        let workers = queue.workers().max_retries(3).then_after(secs(3600)).on_give_up(hook).build();
+        let mut own = Loop::new(&workers, &script);
+        let retries = |or| catch_unwind(AssertUnwindSafe(|| queue.num_requeues(&KEY))).unwrap_or(or);
+        let mut now = 0;
+        for round in 1..=2 {
+            queue.add(KEY);
+            own.run([]);
+            for (at, retry) in times.into_iter().enumerate() {
+                assert_eq!((given_up.load(Ordering::Relaxed), retries(at + 1)), (round - 1, at + 1));
+                now += retry;
+                scene.at(now);
+                own.run([]);
+            }
+            for hours in 0..20 {
+                assert_eq!(scene.due(), Some(now + 3600), "{hours} hours");
+                assert_eq!(retries(4 + hours), 4 + hours);
+                assert_eq!((workers.tally().given_up, queue.stats().given_up), (round, round));
+                assert_eq!(given_up.load(Ordering::Relaxed), round);
+                now += 3600;
+                scene.at(now);
+                own.run([]);
+            }
+            now += 3600;
+            scene.at(now);
+            own.run([Outcome::Success]);
+            assert_eq!((scene.due(), retries(0)), (None, 0));
+        }
+        let tally = workers.tally();
+        assert_eq!((tally.succeeded, tally.failed, tally.retried), (2, 48, 48));
+    }
+}
+
+/// What else ends a run of a key that was given up and comes back, and what its delay is then.
+#[test]
+fn a_key_that_comes_back_late_obeys_its_outcomes() {
+    type Row = (&'static str, fn() -> Outcome, Option<u64>, u64, usize);
+    let rows: [Row; 8] = [
+        ("failed", || Outcome::failed("again"), Some(600), 1, 3),
+        ("a longer delay", || Outcome::RetryAfter { delay: secs(900), error: "429".into() }, Some(900), 1, 3),
+        ("a shorter delay", || Outcome::RetryAfter { delay: secs(9), error: "429".into() }, Some(600), 1, 3),
+        ("a pause without groups", || Outcome::PauseGroup { delay: secs(9), error: "429".into() }, Some(600), 1, 3),
+        ("a panic", || resume_unwind(Box::new("a handler")), Some(600), 1, 3),
+        ("postponed", || Outcome::RequeueWith(AddOptions::new().after(secs(7))), Some(7), 1, 2),
+        ("requeued", || Outcome::RequeueAfter(secs(7)), Some(7), 1, 0),
+        ("given up", || Outcome::GiveUp("gone".into()), None, 2, 0),
+    ];
+    for (name, outcome, due, given_up, retries) in rows {
+        let mut scene = Scene::plain();
+        let queue = scene.queue.clone();
+        let workers = queue.workers().max_retries(1).then_after(secs(600)).build();
+        let next = RefCell::new(VecDeque::from([|| Outcome::Retry, || Outcome::Retry, outcome]));
+        let mut work = pin!(workers.run_async(async |_: &Item<'_, u32>| (next.borrow_mut().pop_front().unwrap())()));
+        let mut run = || while work.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready() {};
+        queue.add(KEY);
+        run();
+        for at in [10, 610] {
+            scene.at(at);
+            run();
+        }
+        assert_eq!(scene.due(), due.map(|due| 610 + due), "{name}");
+        assert_eq!((workers.tally().given_up, queue.num_requeues(&KEY)), (given_up, retries), "{name}");
+    }
+}
+
+/// A caller's failures may bring a key beyond its last retry. The first run that fails then gives it up.
+#[test]
+fn failures_of_callers_count_as_retries() {
+    let mut scene = Scene::plain();
+    let (queue, script) = (scene.queue.clone(), RefCell::default());
+    let workers = queue.workers().max_retries(2).then_after(secs(600)).build();
+    let mut own = Loop::new(&workers, &script);
+    (0..5).for_each(|_| _ = queue.add_rate_limited(KEY));
+    scene.at(10);
+    own.run([]);
+    assert_eq!((workers.tally().given_up, scene.due()), (1, Some(610)));
+    queue.forget(&KEY);
+    scene.at(610);
+    own.run([]);
+    assert_eq!((workers.tally().given_up, scene.due()), (1, Some(620)), "it has its retries again");
+}
+
+/// A key that waits for its late run is in the leftover, and so is one that fails for the first or a further time after the shut-down.
+#[test]
+fn a_stop_returns_a_key_that_would_come_back_late() {
+    for failures in 0..3 {
+        for is_late in [false, true] {
+            let mut scene = Scene::plain();
+            let (queue, script, told) = (scene.queue.clone(), RefCell::default(), Arc::new(AtomicU64::new(0)));
+            let count = Arc::clone(&told);
+            let hook = move |_: &u32, _: &GivenUp<'_>| _ = count.fetch_add(1, Ordering::Relaxed);
+            let workers = queue.workers().max_retries(1).then_after(secs(600)).on_give_up(hook).build();
+            let mut own = Loop::new(&workers, &script);
+            queue.add(KEY);
+            for at in [0, 10, 610].into_iter().take(failures) {
+                scene.at(at);
+                own.run([]);
+            }
+            scene.at(1210);
+            if is_late {
+                queue.shut_down();
+                assert!(own.future.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready());
+            }
+            let left = workers.stop();
+            let lists = [left.queued.len(), left.processing.len(), left.delayed.len(), left.refused.len()];
+            assert_eq!(lists, if is_late { [0, 0, 0, 1] } else { [1, 0, 0, 0] }, "{failures} failures");
+            let given_up = u64::from(failures + usize::from(is_late) > 1);
+            assert_eq!((told.load(Ordering::Relaxed), workers.tally().given_up), (given_up, given_up));
+            let tally = workers.tally();
+            assert_eq!(
+                (tally.failed, tally.retried, tally.refused),
+                (failures as u64, failures as u64, is_late.into())
+            );
+        }
+    }
+    let mut scene = Scene::plain();
+    let (queue, script) = (scene.queue.clone(), RefCell::default());
+    let workers = queue.workers().max_retries(0).then_after(secs(600)).build();
+    let mut own = Loop::new(&workers, &script);
+    queue.add(KEY);
+    own.run([]);
+    scene.at(60);
+    assert_eq!(pairs(workers.drain_timeout(Duration::ZERO).delayed), [(KEY, secs(540))]);
 }
 
 #[test]

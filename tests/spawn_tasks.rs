@@ -216,11 +216,10 @@ fn keys_come_back_from_a_runtime_that_is_dropped() {
                 }
                 queue.add_all([1, 2]);
                 runtime.block_on(until(|| queue.processing_len() == 2 && queue.stats().waiters == 1));
-                let expected: &[_] = if dirty { &[2, 3] } else { &[3] };
                 assert!(!dirty || queue.add(2) == Added::Deferred);
                 let getter = thread::spawn({
                     let queue = queue.clone();
-                    move || Vec::from_iter(expected.iter().map(|_| *queue.get().unwrap()))
+                    move || Vec::from_iter([(); 3].map(|()| *queue.get().unwrap()))
                 });
                 while queue.stats().waiters < 2 {
                     thread::yield_now();
@@ -239,7 +238,7 @@ fn keys_come_back_from_a_runtime_that_is_dropped() {
                     }
                     queue.add(3);
                 }
-                assert_eq!(sorted(getter.join().unwrap()), expected);
+                assert_eq!(sorted(getter.join().unwrap()), [1, 2, 3]);
                 workers.join();
                 assert!(dropped.load(Ordering::SeqCst), "the handler is dropped");
                 assert_eq!((queue.processing_len(), queue.len(), workers.tally().running), (0, 0, 0));
@@ -303,6 +302,36 @@ fn a_blocking_drain_with_a_deadline_aborts_tasks_that_hang() {
     assert!(dropped.load(Ordering::SeqCst), "the future of the handler");
     assert_eq!((queue.processing_len(), queue.len()), (0, 1), "a key that was added meanwhile is queued again");
     assert_eq!(workers.tally().succeeded, 0);
+}
+
+/// A finish begins no queued key, lets a handler end in time, and aborts one that hangs.
+#[test]
+fn a_finish_aborts_tasks_that_hang_at_its_deadline() {
+    in_each_runtime(async || {
+        let queue = WorkQueue::new();
+        let workers = queue.workers().build();
+        let (go_on, gate) = tokio::sync::watch::channel(false);
+        workers.spawn_tasks(2, move |item| {
+            let (hangs, mut gate) = (**item == 1, gate.clone());
+            Box::pin(async move {
+                let _opened = gate.wait_for(|open| *open).await.map(drop);
+                if hangs {
+                    pending::<()>().await;
+                }
+            })
+        });
+        queue.add_all([1, 2, 3, 4]);
+        until(|| queue.processing_len() == 2).await;
+        let left = workers.finish_until(async {
+            go_on.send(true).unwrap();
+            until(|| workers.tally().running == 1).await;
+        });
+        let left = left.await;
+        assert_eq!((left.queued, left.processing, left.refused), (vec![3, 4], vec![1], vec![]));
+        workers.join_async().await;
+        assert_eq!((queue.processing_len(), workers.tally().running, workers.tally().succeeded), (0, 0, 1));
+        assert_eq!(workers.stop().refused, [1]);
+    });
 }
 
 /// `stop` lets handlers return, also while a drain without a deadline waits.

@@ -10,12 +10,13 @@ mod support {
 }
 
 use futures_executor::block_on;
-use keyqueue::{AddOptions, Added, Item, Leftover, Outcome, Priority, WorkQueue, WorkQueueBuilder, Workers};
+use keyqueue::{AddOptions, Added, Item, Leftover, Outcome, Priority, Tally, WorkQueue, WorkQueueBuilder, Workers};
 use std::collections::BTreeSet;
 use std::future::{pending, ready};
 use std::panic::resume_unwind;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
+use std::task::{Context, Waker};
 use std::thread;
 use std::time::Duration;
 use support::within::within_30_s;
@@ -49,8 +50,10 @@ fn set(keys: &[Key]) -> BTreeSet<Key> {
 type Stop = fn(&Workers<Key>) -> Leftover<Key>;
 
 /// The stops and drains that return although a handler does not.
-const STOPS: [Stop; 3] = [
+const STOPS: [Stop; 5] = [
     Workers::stop,
+    |workers| workers.finish(Duration::ZERO),
+    |workers| block_on(workers.finish_until(ready(()))),
     |workers| workers.drain_timeout(Duration::ZERO),
     |workers| block_on(workers.drain_until(ready(()))),
 ];
@@ -70,6 +73,148 @@ fn a_released_drain_returns_although_a_group_is_full() {
     let left = within_30_s(move || drain.join().unwrap());
     assert_eq!((left.queued, left.processing), (vec![(1, 2), (2, 1)], vec![(1, 1)]));
     item.done();
+}
+
+type Finish = fn(&Workers<Key>) -> Leftover<Key>;
+
+/// With as much time as it takes.
+const FINISHES: [Finish; 2] =
+    [|workers| workers.finish(Duration::MAX), |workers| block_on(workers.finish_until(pending::<()>()))];
+
+/// A finish lets the runs that have begun end, and begins no other: neither of the queued keys, nor of a key that was added while it was
+/// processing. Each key is in one list.
+#[test]
+fn a_finish_begins_nothing() {
+    for (name, mode) in MODES {
+        for finish in FINISHES {
+            let queue = mode().build();
+            let keys = Vec::from_iter((0..40).map(|n| (n % 2, n)));
+            queue.add_all(keys.clone());
+            let delayed = [(0, 0), (9, 9)];
+            for key in delayed {
+                queue.add_after(key, Duration::from_secs(3600));
+            }
+            let is_open = Arc::new(AtomicBool::new(false));
+            let gate = Arc::clone(&is_open);
+            let handler = move |item: &Item<'_, Key>| {
+                while !gate.load(Ordering::SeqCst) {
+                    thread::sleep(Duration::from_millis(1));
+                }
+                if item.0 == 0 { Err("disk") } else { Ok(()) }
+            };
+            let workers = queue.workers().spawn(3, handler).unwrap();
+            // With a limit of 1 the third loop waits for a key of a full group.
+            let running = if name == "limit 1" { 2 } else { 3 };
+            while queue.processing_len() < running || queue.stats().waiters < 3 - running {
+                thread::yield_now();
+            }
+            let held = queue.inspect().processing_keys().into_iter().map(|held| held.key).collect::<BTreeSet<_>>();
+            let again = *held.first().unwrap();
+            queue.add(again);
+            let left = within_30_s({
+                let (queue, workers) = (queue.clone(), workers.clone());
+                move || {
+                    let finish = thread::spawn({
+                        let workers = workers.clone();
+                        move || finish(&workers)
+                    });
+                    while !queue.is_empty() || workers.tally().running > running {
+                        thread::yield_now();
+                    }
+                    is_open.store(true, Ordering::SeqCst);
+                    finish.join().unwrap()
+                }
+            });
+            assert_eq!(queue.stats().handed_out, running as u64, "{name}");
+            let queued = keys.iter().copied().filter(|key| *key == again || !held.contains(key)).collect();
+            let refused = held.iter().copied().filter(|key| key.0 == 0 && *key != again).collect();
+            assert_eq!((set(&left.queued), set(&left.refused)), (queued, refused), "{name}");
+            let waits = left.delayed.iter().map(|one| one.key).collect::<Vec<_>>();
+            assert_eq!((waits, left.processing), (delayed.to_vec(), vec![]));
+            assert!(workers.stop().is_empty());
+        }
+    }
+}
+
+/// What a finish that was dropped has taken out is in the result of the next stop.
+#[test]
+fn a_finish_that_is_dropped_loses_nothing() {
+    let queue = WorkQueue::new();
+    queue.add_all([(0, 1), (0, 2)]);
+    let workers = queue.workers().build();
+    let mut work = Box::pin(workers.run_async(async |_: &Item<'_, Key>| pending::<()>().await));
+    let mut cx = Context::from_waker(Waker::noop());
+    assert!(work.as_mut().poll(&mut cx).is_pending());
+    let mut finish = Box::pin(workers.finish_until(pending::<()>()));
+    assert!(finish.as_mut().poll(&mut cx).is_pending());
+    assert!(queue.is_empty());
+    drop(finish);
+    let left = workers.stop();
+    assert_eq!((left.queued, left.processing), (vec![(0, 2)], vec![(0, 1)]));
+}
+
+/// Leftovers of several calls, as one: each key is once in one list, where the last call has it, and once among the keys.
+#[test]
+fn leftovers_become_one() {
+    let queue = WorkQueue::builder().driver(keyqueue::Driver::Manual).build();
+    let keys = Vec::from_iter((0..8).map(|n| (0, n)));
+    queue.add_all(keys.clone());
+    let hour = Duration::from_secs(3600);
+    for key in [(0, 0), (0, 5), (7, 7)] {
+        queue.add_after(key, hour);
+    }
+    let workers = queue.workers().build();
+    let mut items = Vec::from_iter((0..3).map(|_| queue.get().unwrap().into_owned()));
+    let mut work = Box::pin(workers.run_async(async |_: &Item<'_, Key>| pending::<()>().await));
+    assert!(work.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    let mut left = queue.take_where(|key| key.1 > 5);
+    queue.add((0, 6)); // it was taken out, and comes once more
+    queue.add_with((7, 7), AddOptions::new().after(2 * hour));
+    queue.add((0, 1));
+    left.extend(workers.stop());
+    drop(work); // refused
+    items.remove(1).done(); // queued again
+    left.extend(workers.stop());
+    assert_eq!(left.queued, [(0, 7), (0, 4), (0, 5), (0, 6), (0, 1)]);
+    assert_eq!((&*left.processing, &*left.refused), (&[(0, 0), (0, 2)][..], &[(0, 3)][..]));
+    assert_eq!(left.delayed.iter().map(|one| one.key).collect::<Vec<_>>(), [(0, 0), (0, 5), (7, 7)]);
+    assert!(left.delayed[2].left > hour);
+    let all = left.keys().copied().collect::<Vec<_>>();
+    assert_eq!(all, [(0, 7), (0, 4), (0, 5), (0, 6), (0, 1), (0, 0), (0, 2), (0, 3), (7, 7)]);
+    assert_eq!(left.into_keys().collect::<Vec<_>>(), all);
+}
+
+/// A run whose task is dropped has not succeeded: its key is queued again, or, after the shut-down, refused.
+#[test]
+fn a_key_whose_run_is_dropped_is_left() {
+    const KEY: Key = (1, 1);
+    for (name, mode) in MODES {
+        for dirty in [false, true] {
+            for stops in 0..3 {
+                let queue = mode().build();
+                queue.add(KEY);
+                let workers = queue.workers().build();
+                let mut work = Box::pin(workers.run_async(async |_: &Item<'_, Key>| pending::<()>().await));
+                assert!(work.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+                if dirty {
+                    queue.add(KEY);
+                }
+                match stops {
+                    0 => {}
+                    1 => queue.shut_down(),
+                    _ => assert_eq!(workers.stop().processing, [KEY]),
+                }
+                drop(work);
+                assert_eq!((queue.processing_len(), workers.tally()), (0, Tally::default()), "{name}");
+                assert_eq!(queue.stats().failures, 0);
+                let left = workers.stop();
+                let (again, refused) = if dirty || stops == 0 { (vec![KEY], vec![]) } else { (vec![], vec![KEY]) };
+                assert_eq!((left.queued, left.refused), (again, refused), "{name}, {dirty}, {stops}");
+                assert!(left.processing.is_empty() && left.delayed.is_empty());
+                assert!(workers.stop().is_empty());
+            }
+        }
+    }
 }
 
 /// With several shards by age, as far as it is known: one of 64 pushes of a shard reads the time. (With one shard the reference compares the

@@ -126,6 +126,17 @@ fn hooks_get_the_key_and_the_reason_before_the_queue_acts() {
 }
 
 #[test]
+fn a_late_run_needs_a_last_retry() {
+    let queue = WorkQueue::<u32>::new();
+    let builder = || queue.workers().then_after(MS);
+    let error = builder().spawn(1, |_| ()).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+    let panic = catch_unwind(AssertUnwindSafe(|| builder().build())).unwrap_err();
+    assert_eq!(*panic.downcast::<String>().unwrap(), error.to_string());
+    let _workers = builder().max_retries(0).build(); // in any order
+}
+
+#[test]
 fn with_a_limiter_that_does_not_count_no_key_is_given_up() {
     let queue = manual(WorkQueue::builder()).0.rate_limiter(Bucket::new(1.0, u32::MAX)).build();
     queue.add(0);

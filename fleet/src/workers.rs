@@ -236,6 +236,11 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkersBuilder<K> {
         self.with(|settings| settings.max_retries(retries))
     }
 
+    /// How long a failing key waits after its last retry: see [`keyqueue::WorkersBuilder::then_after`].
+    pub fn then_after(self, delay: Duration) -> Self {
+        self.with(|settings| settings.then_after(delay))
+    }
+
     /// A hook for each error of a handler: see [`keyqueue::WorkersBuilder::on_error`].
     pub fn on_error(self, hook: impl Fn(&K, &(dyn Error + Send + Sync)) + Send + Sync + 'static) -> Self {
         self.with(|settings| settings.on_error(hook))
@@ -253,6 +258,10 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkersBuilder<K> {
 
     /// Builds workers without a loop. Add loops with [`spawn_tasks`](Workers::spawn_tasks), [`run_async`](Workers::run_async) or
     /// [`run`](Workers::run).
+    ///
+    /// # Panics
+    /// See [`keyqueue::WorkersBuilder::build`].
+    #[track_caller]
     pub fn build(self) -> Workers<K> {
         Workers { fleet: self.fleet, workers: self.settings.build() }
     }

@@ -8,7 +8,9 @@ use loom::sync::Arc;
 use loom::sync::atomic::Ordering::Relaxed;
 use loom::thread;
 use loom_tests::{check, check_full, check_panics, fail, manual, ns, with};
+use std::future::{Future, pending};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 /// Whether a loop runs in a thread or as a task.
@@ -107,6 +109,27 @@ fn panic_races_stop() {
             });
         }
     }
+}
+
+/// The future of a loop is dropped while its handler waits, and its loop is stopped: the key is queued again or refused. If it is still
+/// processing, the next stop returns it as refused.
+#[test]
+fn a_dropped_run_races_stop() {
+    check(|| {
+        let queue = manual().0.build();
+        queue.add(1);
+        let workers = queue.workers().build();
+        let mut run = Box::pin(workers.run_async(async |_: &Item<'_, u64>| pending::<()>().await));
+        assert!(run.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        let dropper = thread::spawn(move || drop(run));
+        let left = workers.stop();
+        dropper.join().unwrap();
+        let last = workers.stop();
+        assert_eq!(left.queued.len() + left.processing.len() + left.refused.len(), 1, "{left:?}, {last:?}");
+        assert_eq!((last.queued.len(), last.processing.len()), (0, 0));
+        assert_eq!(left.processing, last.refused);
+        assert_eq!((workers.tally().running, queue.stats().processing), (0, 0));
+    });
 }
 
 /// A thread and a task join two loops that end, and both return.

@@ -12,6 +12,8 @@ pub(crate) enum Failure<'s> {
     Told,
     /// A failure that the machine counts. The delay is at least the function's, or the caller's alone if there is no function.
     Counted(Option<&'s FailureDelay>),
+    /// The same after the last retry: the delay is the caller's alone, and the key is given up, if it was not before.
+    PastLast,
 }
 
 /// The delay in nanoseconds after a failure that has this number of failures before it. It runs under the lock, so it must not be the
@@ -26,7 +28,7 @@ impl Failure<'_> {
 
     #[inline]
     pub(super) fn is_counted(self) -> bool {
-        matches!(self, Self::Counted(_))
+        matches!(self, Self::Counted(_) | Self::PastLast)
     }
 }
 
@@ -49,6 +51,15 @@ impl<K> Machine<K> {
         self.failures_of(self.held(claimed))
     }
 
+    /// Whether a held key was given up by a failure [after its last retry](Failure::PastLast).
+    pub(crate) fn is_given_up_held(&self, claimed: &Claimed<K>) -> bool {
+        self.is_given_up(self.held(claimed))
+    }
+
+    pub(super) fn is_given_up(&self, entry: EntryRef<K>) -> bool {
+        entry.state().has_failed() && self.later.records[entry.number()].is_given_up
+    }
+
     fn find_failing<Q: Equivalent<K> + ?Sized>(&self, key: &Q, hash: KeyHash) -> Option<EntryRef<K>> {
         if self.later.failing == 0 { None } else { self.keys.find(key, hash) }
     }
@@ -66,8 +77,16 @@ impl<K> Machine<K> {
         delay: Option<u64>,
     ) -> Option<u64> {
         self.counts.failures += u64::from(failure.is_one());
-        let Failure::Counted(delay_of) = failure else { return delay };
-        delay.max(Some(self.count(entry, delay_of)))
+        match failure {
+            Failure::No | Failure::Told => delay,
+            Failure::Counted(delay_of) => delay.max(Some(self.count(entry, delay_of))),
+            Failure::PastLast => {
+                self.count(entry, None);
+                let was_given_up = std::mem::replace(&mut self.later.records[entry.number()].is_given_up, true);
+                self.counts.given_up += u64::from(!was_given_up);
+                delay
+            }
+        }
     }
 
     #[inline]
@@ -82,7 +101,8 @@ impl<K> Machine<K> {
 
     pub(super) fn clear_failures(&mut self, entry: EntryRef<K>) {
         if entry.state().has_failed() {
-            self.later.records[entry.number()].failures = 0;
+            let record = &mut self.later.records[entry.number()];
+            (record.failures, record.is_given_up) = (0, false);
             self.later.failing -= 1;
             entry.state().clear_failed();
         }

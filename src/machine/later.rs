@@ -46,6 +46,8 @@ pub(super) struct Record {
     other: u64,
     placement: Placement,
     pub(super) failures: u32,
+    /// Whether one of the failures came after the last retry.
+    pub(super) is_given_up: bool,
     /// The low bits of [`Later::begun`] when this key became delayed.
     began: u32,
     /// The priorities of the delays, by [`Setter`].

@@ -24,6 +24,10 @@ impl<K: Eq> Machine<K> {
         self.hold_dirty(entry, Mode::PLAIN);
     }
 
+    pub(crate) fn is_known_given_up(&self, key: &K, hash: KeyHash) -> bool {
+        self.keys.find(key, hash).is_some_and(|entry| self.is_given_up(entry))
+    }
+
     pub(crate) fn seen_delay(&self, key: &K, hash: KeyHash) -> Option<Seen> {
         let entry = self.keys.find(key, hash).filter(|entry| entry.state().is_delayed())?;
         Some(View(self, &entry).seen())

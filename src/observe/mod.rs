@@ -137,7 +137,7 @@ pub struct Runs {
     /// Failed runs whose key is retried, or would be, if the queue were not shut down.
     pub error: u64,
     /// Failed runs without a panic whose key was given up: by [`Outcome::GiveUp`](crate::Outcome::GiveUp), or after
-    /// [`max_retries`](crate::WorkersBuilder::max_retries).
+    /// [`max_retries`](crate::WorkersBuilder::max_retries), also if it comes back [later](crate::WorkersBuilder::then_after).
     pub give_up: u64,
     /// Runs in which the handler panicked.
     pub panic: u64,

@@ -277,8 +277,9 @@ impl<K> Shared<K> {
     pub(super) fn how(&self, options: &AddOptions) -> How<'_> {
         let failure = match &self.settings.limiter {
             _ if !options.rate_limited => Failure::No,
+            _ if options.is_past_last => Failure::PastLast,
             Limiter::Inline(schedule) => Failure::Counted(Some(&**schedule)),
-            Limiter::External(_) if options.limiter_panicked => Failure::Counted(None),
+            Limiter::External(_) if options.skips_limiter => Failure::Counted(None),
             Limiter::External(_) => Failure::Told,
         };
         let mut how = How {

@@ -77,7 +77,7 @@ impl<K> Shared<K> {
     #[inline]
     pub(crate) fn limited(&self, key: &K, mut options: AddOptions) -> AddOptions {
         if let (true, Limiter::External(limiter)) =
-            (options.rate_limited && !options.limiter_panicked, &self.settings.limiter)
+            (options.rate_limited && !options.skips_limiter, &self.settings.limiter)
         {
             options = options.not_before(limiter.when(key));
         }
@@ -100,7 +100,7 @@ impl<K> Shared<K> {
     #[inline]
     pub(crate) fn try_limited_held(&self, key: &K, options: &mut AddOptions) -> Caught {
         match &self.settings.limiter {
-            Limiter::External(_) if options.rate_limited && !options.limiter_panicked => {
+            Limiter::External(_) if options.rate_limited && !options.skips_limiter => {
                 let asked = *options;
                 *options = asked.without_limiter(); // if it panics
                 self.call_limiter(|| *options = self.limited_held(key, asked))
@@ -137,6 +137,12 @@ impl<K> Shared<K> {
     pub(crate) fn failures_held(&self, claimed: &Claimed<K>) -> usize {
         if_free!(self, free => Self::free_failures_of(free, claimed.node()) as usize);
         self.home(claimed).lock().failures_held(claimed) as usize
+    }
+
+    /// Whether a failure after the last retry has given the key up, for the holder of the key.
+    pub(crate) fn is_given_up(&self, claimed: &Claimed<K>) -> bool {
+        if_free!(self, free => Self::free_is_given_up(free, claimed.node()));
+        claimed.has_failed() && self.home(claimed).lock().is_given_up_held(claimed)
     }
 
     /// Has an external limiter forget a key, for the holder, who then calls `done` and passes the limiter's panic on.

@@ -499,6 +499,11 @@ impl<K> Shared<K> {
         if node.word().load().is_noted() { free.records.lock().failures(&node, node.hash()) } else { 0 }
     }
 
+    /// Whether a failure after the last retry has given up a key that the caller holds.
+    pub(super) fn free_is_given_up(free: &Free<K>, node: NodeRef<K>) -> bool {
+        node.word().load().is_noted() && free.records.lock().is_known_given_up(&node, node.hash())
+    }
+
     pub(super) fn free_poll_dirty(&self, claimed: &Claimed<K>, ticket: &mut Option<DirtyWait>, waker: Waker) -> bool {
         // The waiter goes on the list before the step, so that an add that makes the key dirty after the step finds it there.
         let _older = self.hub().dirty_waiters.insert(ticket_of(claimed.hash()), ticket, waker);

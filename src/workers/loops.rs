@@ -14,8 +14,8 @@ use std::task::{Context, Poll};
 ///
 /// A run of a handler that has ended counts in one of [`succeeded`](Self::succeeded), [`paused`](Self::paused),
 /// [`failed`](Self::failed) and [`refused`](Self::refused), so their sum is the number of runs. It counts before its key is done; a refused
-/// one counts in another of them until the queue refuses its key. If a task is dropped while its handler waits, the run counts in none. The
-/// other fields count the retried, requeued and given-up keys, and the caught panics.
+/// one counts in another of them until the queue refuses its key. If a task is dropped while its handler waits, the run counts in none, and
+/// its key is added again. The other fields count the retried, requeued and given-up keys, and the caught panics.
 ///
 /// [`Runs`] counts the runs of all workers of a queue, with one field for each result.
 ///
@@ -54,16 +54,17 @@ pub struct Tally {
     /// after a panic, done if [`on_panic`](crate::WorkQueueBuilder::on_panic) of the queue says so. A run whose retry the queue refused
     /// counts in [`refused`](Self::refused) instead.
     pub failed: u64,
-    /// Failed runs whose keys are retried.
+    /// Failed runs whose keys are retried, even those that [`then_after`](crate::WorkersBuilder::then_after) brings back.
     pub retried: u64,
-    /// Failed runs whose keys were given up, by [`Outcome::GiveUp`](crate::Outcome::GiveUp) or after
-    /// [`max_retries`](crate::WorkersBuilder::max_retries).
+    /// Runs whose keys were given up, by [`Outcome::GiveUp`](crate::Outcome::GiveUp) or after
+    /// [`max_retries`](crate::WorkersBuilder::max_retries). With [`then_after`](crate::WorkersBuilder::then_after) a key counts once until it
+    /// succeeds, at the first failure after its last retry, which also counts in `retried` or in `refused`.
     pub given_up: u64,
     /// Panics of handlers, hooks and other user code, such as the wakers of tasks that [join](crate::Workers::join_async).
     pub panicked: u64,
     /// Runs whose retry or requeue the queue refused, because it was shut down. No other field counts them, except that a panic counts in
-    /// `panicked`. Drains and stops return these keys in [`Leftover::refused`](crate::Leftover::refused), unless a key was added while it
-    /// was processing and so is queued again.
+    /// `panicked`, and a key that is given up at the same time in `given_up`. Drains and stops return these keys in
+    /// [`Leftover::refused`](crate::Leftover::refused), unless a key was added while it was processing and so is queued again.
     pub refused: u64,
 }
 

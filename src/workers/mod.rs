@@ -32,6 +32,7 @@ pub use loops::Tally;
 pub use outcome::{IntoOutcome, Outcome};
 
 use crate::key::SlotId;
+use crate::panics::drop_each;
 use crate::queue::WorkQueue;
 use crate::shared::Shared;
 use crate::sync::{Arc, Mutex, spawn};
@@ -63,7 +64,8 @@ use std::time::Duration;
 /// let queue = WorkQueue::<&str>::new();
 /// let workers = queue
 ///     .workers()
-///     .max_retries(15) // after 164 s of failures; then only an event leads to a run
+///     .max_retries(15) // for 164 s
+///     .then_after(Duration::from_secs(3600)) // and once an hour from then on
 ///     .on_error(|key, error| eprintln!("{key}: {error}"))
 ///     .on_give_up(|key, why| eprintln!("{key}: {why}")) // "given up after 15 retries: …"
 ///     .spawn(4, |pod| -> Result<Outcome, std::io::Error> {
@@ -113,6 +115,8 @@ struct Inner<K> {
     counter: u64,
     /// Keys whose retries or requeues were refused, and which no drain or stop has returned yet.
     refused: Mutex<Vec<(SlotId, K)>>,
+    /// What [`Workers::finish`] has taken out, until it or another stop returns it.
+    taken: Mutex<Leftover<K>>,
 }
 
 impl<K> Drop for Inner<K> {
@@ -191,8 +195,8 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkersBuilder<K> {
     ///
     /// With the default limiter 15 retries take 164 s, so an outage that lasts longer gives up each key that is due meanwhile. A key that
     /// was given up runs again after its next add. If it had nothing but [`RequeueAfter`](Outcome::RequeueAfter) to come back, it has lost
-    /// its next look, and does not come again. For keys that are looked at periodically set no limit, so that the backoff grows to 1000 s
-    /// and stays there, or let [`on_give_up`](Self::on_give_up) add the key with a delay.
+    /// its next look, and does not come again. For keys that are looked at periodically say how they come back, with
+    /// [`then_after`](Self::then_after), or set no limit, so that the backoff grows to 1000 s and stays there.
     ///
     /// Events make the time shorter until a key is given up, because by default each add of a failing key is a run at once, which counts as
     /// a retry if it fails. An example is a key that always fails, has an event each half second, and may be retried eight times, with
@@ -218,6 +222,45 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkersBuilder<K> {
     /// ```
     pub fn max_retries(mut self, retries: usize) -> Self {
         self.hooks.max_retries = Some(retries);
+        self
+    }
+
+    /// After its last retry a failing key comes back after this delay, so that it is not lost to an outage that lasts longer than its
+    /// [`max_retries`](Self::max_retries). By default it does not come back.
+    ///
+    /// The first failure after the last retry calls [`on_give_up`](Self::on_give_up), and the key counts as [given up](Tally::given_up), once.
+    /// It keeps its failures, so each failure after that waits for this delay again, without quick retries and without another call. A
+    /// success begins anew, and so does all that forgets the failures, such as [`RequeueAfter`](Outcome::RequeueAfter).
+    /// [`Outcome::GiveUp`] ends a key as it does without this setting.
+    ///
+    /// The limiter is not asked for these delays. One is longer than set here if the handler asks for a longer one, by
+    /// [`RetryAfter`](Outcome::RetryAfter), or if [`min_interval`](Self::min_interval) does, and 50 ms is the shortest. Like any retry, the
+    /// delay does not keep events back: an add is a run at once, unless [`DelayedAdd::Strict`](crate::DelayedAdd::Strict) makes events wait
+    /// for retries. A drain does not wait for it, and returns the key in [`Leftover::delayed`]. A failure that comes after the shut-down is
+    /// in [`Leftover::refused`].
+    ///
+    /// # Panics
+    /// Not here. Without `max_retries`, [`build`](Self::build) panics, and [`spawn`](Self::spawn) returns an error.
+    ///
+    /// # Examples
+    /// ```
+    /// use keyqueue::WorkQueue;
+    /// use std::time::Duration;
+    ///
+    /// let queue = WorkQueue::new();
+    /// let hour = Duration::from_secs(3600);
+    /// let workers =
+    ///     queue.workers().max_retries(2).then_after(hour).spawn(1, |_| Err::<(), _>("no route"))?;
+    /// queue.add("pod-1");
+    /// while workers.tally().given_up == 0 || queue.processing_len() > 0 {
+    ///     std::thread::yield_now(); // for 15 ms
+    /// }
+    /// let leftover = workers.drain();
+    /// assert_eq!((workers.tally().failed, leftover.delayed[0].key), (3, "pod-1")); // in an hour
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn then_after(mut self, delay: Duration) -> Self {
+        self.hooks.then_after = Some(delay);
         self
     }
 
@@ -283,7 +326,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkersBuilder<K> {
     }
 
     /// Sets a hook for each key that is given up. It gets the key and the [reason](GivenUp): how often the key was retried, and the error
-    /// or the panic of the last try. The key is done afterwards. To retry it in an hour, the hook may add it with a delay.
+    /// or the panic of the last try. The key is done afterwards, unless it comes back by [`then_after`](Self::then_after).
     ///
     /// # Examples
     /// ```
@@ -313,6 +356,9 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkersBuilder<K> {
 
     /// Builds workers without a loop. Add loops with [`run`](Workers::run) or [`run_async`](Workers::run_async).
     ///
+    /// # Panics
+    /// If [`then_after`](Self::then_after) is set, and [`max_retries`](Self::max_retries) is not.
+    ///
     /// # Examples
     /// ```
     /// let queue = keyqueue::WorkQueue::<u32>::new();
@@ -324,10 +370,22 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkersBuilder<K> {
     /// queue.add(1);
     /// let _leftover = workers.drain();
     /// ```
+    #[track_caller]
     pub fn build(self) -> Workers<K> {
+        if let Some(wrong) = self.wrong() {
+            panic!("{wrong}");
+        }
         let (queue, hooks, loops) = (self.queue, self.hooks, Loops::default());
         let counter = queue.shared.count_runs(|counters| counters.insert(loops.counter()));
-        Workers { inner: Arc::new(Inner { queue, hooks, loops, counter, refused: Mutex::new(Vec::new()) }) }
+        let (refused, taken) = (Mutex::new(Vec::new()), Mutex::new(Leftover::nothing()));
+        Workers { inner: Arc::new(Inner { queue, hooks, loops, counter, refused, taken }) }
+    }
+
+    /// What is wrong with the settings.
+    fn wrong(&self) -> Option<&'static str> {
+        let Hooks { max_retries, then_after, .. } = self.hooks;
+        (then_after.is_some() && max_retries.is_none())
+            .then_some("then_after: there is no max_retries, so no retry would be the last")
     }
 
     /// Starts `threads` threads. Each thread runs a loop.
@@ -340,7 +398,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkersBuilder<K> {
     ///
     /// # Errors
     /// If the system cannot start a thread: the started threads end, and no key was handed out. If `threads` is 0. If the name contains a
-    /// NUL byte.
+    /// NUL byte. If [`then_after`](Self::then_after) is set, and [`max_retries`](Self::max_retries) is not.
     ///
     /// # Examples
     /// ```
@@ -383,6 +441,9 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkersBuilder<K> {
         }
         if name.contains('\0') {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "name contains a NUL byte"));
+        }
+        if let Some(wrong) = self.wrong() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, wrong));
         }
         let workers = self.build();
         let handler = std::sync::Arc::new(handler);
@@ -503,7 +564,9 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
     /// queue has ever waited.
     ///
     /// # Cancel safety
-    /// Dropping it drops the handler's future where it waits. The key is then done, as by [`done`](Item::done).
+    /// Dropping it drops the handler's future where it waits, and keeps the key: since the run has not succeeded, the key is added again at
+    /// once, as by [`Outcome::RequeueWith`], and another loop gets it. No failure is counted, and the run counts in no field of the
+    /// [`Tally`]. After the shut-down the queue refuses the key, and the next drain or stop returns it in [`Leftover::refused`].
     ///
     /// # The handler
     /// An async closure that borrows the item. Each call can use the captured values, so one clone for each loop is enough:
@@ -623,9 +686,10 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
     ///
     /// let leftover = workers.drain_until(tokio::time::sleep(Duration::from_millis(25))).await;
     /// assert_eq!(leftover.processing, ["https://example.org".to_owned()]);
-    /// // aborts the task that hangs: the handler is dropped, and its key is done
+    /// // aborts the task that hangs: the handler is dropped, and the queue refuses its key
     /// tasks.shutdown().await;
     /// assert_eq!((workers.tally().running, queue.processing_len()), (0, 0));
+    /// # assert_eq!(workers.stop().refused, ["https://example.org".to_owned()]);
     /// # }
     /// ```
     pub fn run_async<F, R>(&self, handler: F) -> impl Future<Output = ()> + use<K, F, R>
@@ -715,10 +779,96 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
     /// assert_eq!(left.queued, ["pod-1"]);
     /// ```
     pub fn stop(&self) -> Leftover<K> {
-        let Inner { queue, loops, refused, .. } = &*self.inner;
+        let Inner { queue, loops, refused, taken, .. } = &*self.inner;
         loops.stop();
         queue.shut_down();
-        queue.shared.take_all(|| std::mem::take(&mut *refused.lock()))
+        let mut leftover = queue.shared.take_all(|| std::mem::take(&mut *refused.lock()));
+        let earlier = std::mem::replace(&mut *taken.lock(), Leftover::nothing());
+        leftover.queued.splice(0..0, earlier.queued);
+        leftover.delayed.splice(0..0, earlier.delayed);
+        leftover
+    }
+
+    /// Stops, and gives the runs that have begun this time to end. The call shuts the queue down and takes out the queued and the delayed
+    /// keys at once, so that no further run begins, however many keys wait. Then it waits until the loops have ended, or for at most this
+    /// time. A timeout too long for the clock, such as `Duration::MAX`, means no timeout.
+    ///
+    /// The [`Leftover`] has all keys that need a run, each in one of its lists beside the delays:
+    ///
+    /// | list | its keys |
+    /// |---|---|
+    /// | [`queued`](Leftover::queued) | were queued, or were added while they were processing, and have ended since |
+    /// | [`delayed`](Leftover::delayed) | had a delay when the call began |
+    /// | [`refused`](Leftover::refused) | failed or were requeued after the shut-down |
+    /// | [`processing`](Leftover::processing) | are still in their handlers, as the time is up |
+    ///
+    /// If the time is up, the call aborts the tasks of `spawn_tasks` (feature `tokio`) that have not ended. Handlers in threads go on. A loop
+    /// that waits for a key ends as soon as it has seen the stop; before that it may still get a key that was added while it was processing.
+    /// [`drain_timeout`](Self::drain_timeout) also runs the queued keys.
+    ///
+    /// # Blocking
+    /// Like [`drain_timeout`](Self::drain_timeout).
+    ///
+    /// # Panics
+    /// Like [`stop`](Self::stop). Keys that this call had taken out before the panic are in the result of the next stop.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let queue = keyqueue::WorkQueue::new();
+    /// let workers = queue.workers().spawn(1, |_| std::thread::sleep(Duration::from_millis(5)))?;
+    /// queue.add_all(0..100_000);
+    /// let left = workers.finish(Duration::from_secs(10)); // after 5 ms
+    /// assert_eq!(left.queued.len() as u64, 100_000 - workers.tally().succeeded);
+    /// # assert!(left.queued.len() > 90_000 && left.processing.is_empty());
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn finish(&self, timeout: Duration) -> Leftover<K> {
+        let deadline = &Deadline::after(timeout);
+        self.take_out();
+        self.inner.loops.wait(deadline);
+        self.end_drain()
+    }
+
+    /// Like [`finish`](Self::finish), for a task: waits until the loops have ended, or until `deadline` resolves, which may be a timer of any
+    /// runtime.
+    ///
+    /// # Cancel safety
+    /// Dropping it ends the wait. If it was polled, the queue stays shut down, and the loops end. The next [`stop`](Self::stop) returns all
+    /// keys, even those that this call has taken out.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// # use std::time::Duration;
+    /// let queue = keyqueue::WorkQueue::<u32>::new();
+    /// let workers = queue.workers().build();
+    /// tokio::spawn(workers.run_async(async |n| println!("{n}")));
+    /// queue.add_after(1, Duration::from_secs(60));
+    /// let left = workers.finish_until(tokio::time::sleep(Duration::from_secs(10))).await;
+    /// assert_eq!(left.delayed[0].key, 1);
+    /// # }
+    /// ```
+    pub async fn finish_until(&self, deadline: impl Future) -> Leftover<K> {
+        self.take_out();
+        either(self.join_async(), deadline).await;
+        self.end_drain()
+    }
+
+    /// Takes out what is queued and delayed, so that no further run begins, and keeps it for the next stop.
+    fn take_out(&self) {
+        let Inner { queue, loops, taken, .. } = &*self.inner;
+        loops.stop();
+        queue.shut_down();
+        let found = queue.shared.take_all(Vec::new);
+        {
+            let taken = &mut *taken.lock();
+            taken.queued.extend(found.queued);
+            taken.delayed.extend(found.delayed);
+        }
+        drop_each(found.processing);
     }
 
     /// Shuts the queue down, waits until no key is queued or processing, and [joins](Self::join) the loops. Returns the delayed keys, and
@@ -826,15 +976,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
     /// # }
     /// ```
     pub async fn drain_until(&self, deadline: impl Future) -> Leftover<K> {
-        {
-            let mut drained = pin!(self.drained());
-            let mut deadline = pin!(deadline);
-            poll_fn(|cx| match drained.as_mut().poll(cx) {
-                Poll::Ready(()) => Poll::Ready(()),
-                Poll::Pending => deadline.as_mut().poll(cx).map(drop),
-            })
-            .await;
-        }
+        either(self.drained(), deadline).await;
         self.end_drain()
     }
 
@@ -854,6 +996,16 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
         }
         self.join_async().await;
     }
+}
+
+/// Resolves when one of them does.
+async fn either(work: impl Future<Output = ()>, deadline: impl Future) {
+    let (mut work, mut deadline) = (pin!(work), pin!(deadline));
+    poll_fn(|cx| match work.as_mut().poll(cx) {
+        Poll::Ready(()) => Poll::Ready(()),
+        Poll::Pending => deadline.as_mut().poll(cx).map(drop),
+    })
+    .await;
 }
 
 // As for `WorkQueue`, and panics of hooks are caught.
@@ -878,6 +1030,7 @@ impl<K> fmt::Debug for WorkersBuilder<K> {
             .field("queue", &self.queue)
             .field("name", &self.name)
             .field("max_retries", &self.hooks.max_retries)
+            .field("then_after", &self.hooks.then_after)
             .finish_non_exhaustive()
     }
 }

@@ -19,7 +19,8 @@ use std::time::Duration;
 /// | [`RetryAfter`](Self::RetryAfter) | `requeue_with` | the same, after this delay at least | one more | failed |
 /// | [`PauseGroup`](Self::PauseGroup) | `requeue_with` and [`pause`](crate::Group::pause) | comes back after this delay, and the rest of its group waits as long | kept | paused |
 /// | [`GiveUp`](Self::GiveUp), out of retries | [`give_up`](crate::Item::give_up) | is done | **forgotten** | failed |
-/// | none: the handler's task was dropped | [`done`](crate::Item::done) | is done | kept | not counted |
+/// | out of retries, with [`then_after`](super::WorkersBuilder::then_after) | `requeue_with` | comes back after this delay | one more | failed |
+/// | none: the handler's task was dropped | `requeue_with` | is queued again at once | kept | not counted |
 ///
 /// [`requeue_after`]: crate::Item::requeue_after
 /// [`requeue_with`]: crate::Item::requeue_with

@@ -7,7 +7,7 @@ use crate::coop::KEYS_AT_ONCE;
 use crate::machine::End;
 use crate::panics::contained;
 use crate::sync::Arc;
-use crate::{AddOptions, Item, OnPanic};
+use crate::{AddOptions, Added, Item, OnPanic};
 use std::any::Any;
 use std::error::Error;
 use std::future::poll_fn;
@@ -20,6 +20,8 @@ use std::time::Duration;
 /// The user's settings and hooks.
 pub(super) struct Hooks<K> {
     pub(super) max_retries: Option<usize>,
+    /// How long a failing key waits after its last retry. `None`: it does not come back.
+    pub(super) then_after: Option<Duration>,
     /// How long a key cools down after a run.
     pub(super) min_interval: Duration,
     pub(super) on_error: Option<Box<OnError<K>>>,
@@ -38,6 +40,7 @@ impl<K> Default for Hooks<K> {
     fn default() -> Self {
         Self {
             max_retries: None,
+            then_after: None,
             min_interval: Duration::ZERO,
             on_error: None,
             on_panic: None,
@@ -60,16 +63,17 @@ async fn give_way_once() {
     .await;
 }
 
-/// The run that a loop is in. If its task is dropped meanwhile, the run ends as others do.
-struct Current<'q, K> {
+/// The run that a loop is in. If its task is dropped meanwhile, the run has not succeeded, and its key is added again.
+struct Current<'q, K: Hash + Eq + Clone + Send + Sync + 'static> {
     run: Option<(Item<'q, K>, RunSpan)>,
-    min_interval: Duration,
+    own: &'q Loop<K>,
 }
 
-impl<K> Drop for Current<'_, K> {
+impl<K: Hash + Eq + Clone + Send + Sync + 'static> Drop for Current<'_, K> {
     fn drop(&mut self) {
-        if let Some((item, _)) = &self.run {
-            item.rest(self.min_interval);
+        if let Some((item, _span)) = self.run.take() {
+            // The task may be dropped while its thread unwinds.
+            self.own.catch_user_panic(|| self.own.add_again(item));
         }
     }
 }
@@ -107,7 +111,7 @@ impl<K> Drop for Loop<K> {
 // outside: if it is still there after a panic, the handler has panicked, and otherwise the code after the handler, whose key is done.
 impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
     pub(super) fn run<R: IntoOutcome>(&self, handler: &mut impl FnMut(&Item<'_, K>) -> R) {
-        let mut current = Current { run: None, min_interval: self.workers.hooks.min_interval };
+        let mut current = Current { run: None, own: self };
         while let Err(payload) =
             catch_unwind(AssertUnwindSafe(|| self.run_until_panic(&mut *handler, &mut current.run)))
         {
@@ -131,7 +135,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
     }
 
     pub(super) async fn run_async<R: IntoOutcome>(&self, handler: &mut impl AsyncFnMut(&Item<'_, K>) -> R) {
-        let mut current = Current { run: None, min_interval: self.workers.hooks.min_interval };
+        let mut current = Current { run: None, own: self };
         loop {
             let ended = {
                 let mut work = pin!(self.run_async_until_panic(&mut *handler, &mut current.run));
@@ -237,23 +241,35 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
         self.retry(item, delay, GivenUp { reason: Some(error), ..GivenUp::default() });
     }
 
-    /// Adds a key after this delay or the limiter's, whichever is longer, or gives it up for the reason in `why`.
+    /// Adds a key after this delay or the limiter's, whichever is longer, or gives it up for the reason in `why`. A key that comes back
+    /// after it was given up keeps its failures, and waits for `then_after` at least.
     fn retry(&self, item: Item<'_, K>, delay: Duration, why: GivenUp<'_>) {
         let mut options = AddOptions::new().after(delay).rate_limited();
-        if let Some(max) = self.workers.hooks.max_retries {
+        let Hooks { max_retries, then_after, .. } = self.workers.hooks;
+        let mut gives_up = false;
+        if let Some(late) = then_after.filter(|_| item.is_given_up()) {
+            options = options.past_last(late);
+        } else if let Some(max) = max_retries {
             let (retries, panicked) = self.retries(&item);
-            if retries >= max && (panicked || !self.is_uncounted(&item)) {
-                return self.give_up(item, GivenUp { retries, ..why });
-            }
             if panicked {
                 options = options.without_limiter();
             }
+            gives_up = retries >= max && (panicked || !self.is_uncounted(&item));
+            if gives_up {
+                let why = GivenUp { retries, ..why };
+                let Some(late) = then_after else { return self.give_up(item, why) };
+                self.tell_given_up(&item, &why);
+                options = options.past_last(late);
+            }
         }
-        if why.panic.is_none() {
+        if why.panic.is_none() && !gives_up {
             self.counts.run_failed.add();
         }
         self.counts.retried.add();
         self.requeue(item, options, End::Done, &self.counts.refused_retries);
+        if gives_up {
+            self.workers.queue.shared.tell(|observer| observer.given_up());
+        }
     }
 
     /// Whether the limiter does not count this failure, because the run came before the key's retry.
@@ -280,12 +296,26 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
     /// counts in `refused` too.
     #[inline]
     fn requeue(&self, item: Item<'_, K>, options: AddOptions, end: End, refused: &Count) {
+        if let Err(item) = self.try_requeue(item, options, end) {
+            refused.add();
+            self.refuse(item);
+        }
+    }
+
+    /// The same, but returns the item if the queue refuses.
+    #[inline]
+    fn try_requeue<'q>(&self, item: Item<'q, K>, options: AddOptions, end: End) -> Result<Added, Item<'q, K>> {
         let (requeued, caught) = item.try_requeue_asked(options, end, self.workers.hooks.min_interval);
         if caught.is_some() {
             self.counts.panicked.add();
         }
-        if let Err(item) = requeued {
-            refused.add();
+        requeued
+    }
+
+    /// Adds the key of a run that was dropped, at once and without counting a failure. The run counts in no number.
+    #[cold]
+    fn add_again(&self, item: Item<'_, K>) {
+        if let Err(item) = self.try_requeue(item, AddOptions::new(), End::Done) {
             self.refuse(item);
         }
     }
@@ -304,14 +334,19 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
     }
 
     fn give_up(&self, item: Item<'_, K>, why: GivenUp<'_>) {
+        self.tell_given_up(&item, &why);
+        item.give_up_and_rest(self.workers.hooks.min_interval);
+    }
+
+    /// Counts a key that is given up, and calls the hook.
+    fn tell_given_up(&self, item: &Item<'_, K>, why: &GivenUp<'_>) {
         if why.panic.is_none() {
             self.counts.run_gave_up.add();
         }
         self.counts.given_up.add();
         if let Some(hook) = &self.workers.hooks.on_give_up {
-            self.catch_user_panic(|| hook(&item, &why));
+            self.catch_user_panic(|| hook(item, why));
         }
-        item.give_up_and_rest(self.workers.hooks.min_interval);
     }
 
     /// Handles a panic of a handler, whose item is in `current`, or of user code that ran after one, when `current` is `None`.

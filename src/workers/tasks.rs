@@ -18,10 +18,11 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
     /// |---|---|---|
     /// | [`drain_until`], [`drain_timeout`](Self::drain_timeout) | when no key is queued or processing and all loops have ended, or at the deadline | **is aborted** at the deadline; its key is in [`processing`] |
     /// | [`drain_async`](Self::drain_async), [`drain`](Self::drain) | the same, without a deadline | (does not occur) |
+    /// | [`finish_until`](Self::finish_until), [`finish`](Self::finish) | when all loops have ended, which begin no queued key, or at the deadline | **is aborted** at the deadline; its key is in `processing` |
     /// | [`stop`](Self::stop) | at once | runs to its end; its key is in `processing` |
     /// | [`join_async`](Self::join_async), [`join`](Self::join) | when all loops have ended | (does not occur) |
     /// | drop of the `Workers` | at once | goes on, and so does its loop |
-    /// | drop of the runtime | when it has dropped its tasks | is dropped |
+    /// | drop of the runtime | when it has dropped its tasks | is dropped; its key is queued again |
     ///
     /// [`drain_until`]: Self::drain_until
     /// [`processing`]: crate::Leftover::processing
@@ -29,10 +30,11 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
     /// No call aborts a handler in a thread, or a handler of [`run_async`](Self::run_async). To abort all tasks at once, call
     /// `drain_until(std::future::ready(()))`.
     ///
-    /// An aborted task ends where its handler awaits: the runtime drops the handler's future, and the key is done, as by
-    /// [`done`](Item::done). This happens soon after the drain returns, and [`join_async`](Self::join_async) waits for it. If a handler
-    /// blocks its thread, its task ends only when the handler awaits or returns. If the key of an aborted task was added while it was
-    /// processing, it is queued again, and another task may get it before the drain aborts that task too.
+    /// An aborted task ends where its handler awaits: the runtime drops the handler's future, and the key is no longer processing. This
+    /// happens soon after the drain returns, and [`join_async`](Self::join_async) waits for it. If a handler blocks its thread, its task
+    /// ends only when the handler awaits or returns. The run has not succeeded, so the key is added again, which the queue refuses: a
+    /// later stop returns it in [`refused`](crate::Leftover::refused). If it was added while it was processing, it is queued again, and
+    /// another task may get it before the drain aborts that task too.
     ///
     /// In a task, use the calls for tasks, because `drain_timeout`, `drain` and `join` block a thread that the runtime may need for the
     /// handlers.

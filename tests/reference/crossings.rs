@@ -21,9 +21,9 @@ const STATES: [&str; 16] = [
 ];
 
 #[rustfmt::skip]
-const SETTINGS: [&str; 18] = [
+const SETTINGS: [&str; 19] = [
     "plain", "levels", "groups", "weights", "limit", "strict", "shards", "measured", "observed", "promote", "strict delays",
-    "own limiter", "retry on panic", "max retries", "tenants", "rates", "handler time", "pace",
+    "own limiter", "retry on panic", "max retries", "then after", "tenants", "rates", "handler time", "pace",
 ];
 
 /// The steps, by the names of `op.rs`. An outcome of a handler counts when its loop applies it.
@@ -94,7 +94,7 @@ const CALLED: [(Fault, &[&[&str]]); Fault::ALL.len()] = [
     (Fault::Eq, &[&["Add*", "TakeWhere"], &LOOK_UPS, &STOPS]),
     (Fault::Hash, &[&["Add*", "TakeWhere"], &LOOK_UPS, &STOPS]),
     (Fault::Borrow, &[&LOOK_UPS]),
-    (Fault::Clone, &[&STOPS, &["TakeWhere", "TakeDelayed", "Look", "PollLoop"]]),
+    (Fault::Clone, &[&STOPS, &["TakeWhere", "TakeDelayed", "Look", "PollLoop", "DropLoop"]]),
     (Fault::Drop, &[&LOOK_UPS, &ENDS, &STOPS, &["Add*", "TakeWhere", "Look", "PollLoop", "Batch", "Work"]]),
     (Fault::Group, &[&["Add*"]]),
     (Fault::Weight, &[&["Add*"]]),
@@ -218,6 +218,7 @@ fn settings(plan: &Plan, reference: &Reference) -> [bool; SETTINGS.len()] {
         plan.limiter == Limiter::Own,
         plan.on_panic == Some(OnPanic::Retry),
         plan.max_retries.is_some(),
+        plan.then_after.is_some(),
         plan.tenants,
         plan.rate.is_some(),
         plan.work_time,

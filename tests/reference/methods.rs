@@ -12,8 +12,8 @@ const EXCEPTED: [(&str, &[&str]); 8] = [
     // The same future as the queue's; a span, which needs a feature.
     ("Item", &["until_shutting_down", "span"]),
     ("OwnedItem", &["until_shutting_down", "span"]),
-    // A conversion; what `drain_async` calls; loops that need threads or a runtime (tests/workers.rs).
-    ("Workers", &["queue", "drain_until", "run", "spawn_tasks"]),
+    // A conversion; what `drain_async` calls; `finish` for tasks (tests/stops.rs); loops that need threads or a runtime (tests/workers.rs).
+    ("Workers", &["queue", "drain_until", "finish_until", "run", "spawn_tasks"]),
     // Settings; threads.
     ("WorkersBuilder", &["name", "traced", "spawn"]),
     ("Batch", &[]),

@@ -42,6 +42,8 @@ pub(crate) struct Plan {
     /// The queue has an observer.
     pub(crate) observed: bool,
     pub(crate) max_retries: Option<usize>,
+    /// In nanoseconds; `None` without `max_retries`.
+    pub(crate) then_after: Option<u64>,
     /// In nanoseconds.
     pub(crate) min_interval: u64,
     pub(crate) pace: Option<Rate>,
@@ -154,6 +156,7 @@ impl Plan {
             measure: false,
             observed: false,
             max_retries: None,
+            then_after: None,
             min_interval: 0,
             pace: None,
             seed: 0,
@@ -168,6 +171,7 @@ impl Plan {
         let groups = random.pick(&[None, None, Some(1), Some(2), Some(3), Some(5)]);
         let limit = groups.and(random.pick(&[None, Some(1), Some(1), Some(2), Some(3)]));
         let shards = random.pick(&[1, 1, 1, 2, 4, 16, 64]);
+        let max_retries = random.pick(&[None, Some(0), Some(1), Some(3)]);
         Self {
             shards,
             groups,
@@ -188,7 +192,8 @@ impl Plan {
             on_panic: random.pick(&[None, Some(OnPanic::Done), Some(OnPanic::Retry)]),
             measure: observed || random.once_in(2), // an observer is told times
             observed,
-            max_retries: random.pick(&[None, Some(0), Some(1), Some(3)]),
+            max_retries,
+            then_after: max_retries.and(random.pick(&[None, None, Some(0), Some(70_000_000)])),
             min_interval: random.pick(&[0, 0, 0, 15]),
             pace: None,
             seed: if shards > 1 { random.byte() } else { 0 },

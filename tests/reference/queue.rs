@@ -208,8 +208,12 @@ pub(crate) struct Reference {
     pub(crate) limits: Limits<u8>,
     /// The retries that the queue counts itself, because the limiter has panicked.
     unlimited: Vec<usize>,
+    /// The keys that failed after their last retry, and come back all the same.
+    given_up: BTreeSet<u8>,
     /// The limiter panics when it is called next.
     pub(crate) limiter_panics: bool,
+    /// The next failure comes after the last retry.
+    is_past_last: bool,
     pub(crate) counts: Counts,
     /// With a pace, the times of the hand-outs: as many as matter.
     paced: VecDeque<u64>,
@@ -264,7 +268,9 @@ impl Reference {
             keys: vec![State::default(); KEYS.into()],
             limits,
             unlimited: vec![0; KEYS.into()],
+            given_up: BTreeSet::new(),
             limiter_panics: false,
+            is_past_last: false,
             counts: Counts::default(),
             paced: VecDeque::new(),
             handed_out_of: vec![0; plan.shards],
@@ -314,11 +320,13 @@ impl Reference {
             self.unlimited[usize::from(key)] += 1;
             return 50_000_000;
         }
-        u64::try_from(self.limits.when(&key)).unwrap_or(NEVER)
+        let delay = u64::try_from(self.limits.when(&key)).unwrap_or(NEVER);
+        if std::mem::take(&mut self.is_past_last) { 50_000_000 } else { delay }
     }
 
     pub(crate) fn forget(&mut self, key: u8) {
         self.unlimited[usize::from(key)] = 0;
+        self.given_up.remove(&key);
         if !std::mem::take(&mut self.limiter_panics) {
             self.limits.forget(&key);
         }
@@ -326,6 +334,18 @@ impl Reference {
 
     pub(crate) fn num_requeues(&self, key: u8) -> usize {
         self.limits.num_requeues(&key) + self.unlimited(key)
+    }
+
+    pub(crate) fn is_given_up(&self, key: u8) -> bool {
+        self.given_up.contains(&key)
+    }
+
+    /// A failure after the last retry, whose key is about to be requeued. The limiter is not asked for its delay.
+    pub(crate) fn past_last(&mut self, key: u8) {
+        self.counts.given_up += u64::from(self.given_up.insert(key));
+        // A limiter of the user's own is not called, and the queue's own only counts.
+        self.limiter_panics = self.plan.has_own_counts();
+        self.is_past_last = !self.limiter_panics;
     }
 
     pub(crate) fn unlimited(&self, key: u8) -> usize {

@@ -45,6 +45,9 @@ pub(crate) fn run(plan: &Plan, ops: &[Op]) {
         if let Some(retries) = plan.max_retries {
             workers = workers.max_retries(retries);
         }
+        if let Some(delay) = plan.then_after {
+            workers = workers.then_after(Duration::from_nanos(delay));
+        }
         workers = workers.min_interval(Duration::from_nanos(plan.min_interval));
         let [error, panic, give_up] = [events.clone(), events.clone(), events.clone()];
         let workers = workers
@@ -423,15 +426,17 @@ impl<'q> Run<'q> {
                 if let Some(at) = index(*n, self.loops.len()) {
                     let own = self.loops.swap_remove(at);
                     let dropped = self.call(|| drop(own.future));
-                    if let (true, At::Holding(key)) = (self.is_effective(&dropped), own.at) {
-                        self.rest(key, 0);
-                        self.reference.done(key);
+                    match own.at {
+                        At::Holding(key) => self.drop_run(key, dropped),
+                        _ => _ = self.is_effective(&dropped),
                     }
                 }
             }
             Op::Stop => {
                 let workers = self.workers;
-                let left = self.call(|| workers.stop());
+                // A finish without time is a stop, but after a panic of a clone, which may come when it has taken keys out.
+                let is_finish = self.fault.is_none() && self.starts % 2 == 1;
+                let left = self.call(|| if is_finish { workers.finish(Duration::ZERO) } else { workers.stop() });
                 self.stop(left);
             }
             Op::DrainWorkers => {

@@ -129,8 +129,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let queue = WorkQueue::<Key>::builder().name("configmaps").measure(true).build();
     let workers = queue
         .workers()
-        // 15 retries take 164 s. After a longer outage an object is not looked at again before it changes, not even in an hour.
+        // 15 retries take 164 s. During a longer outage an object is looked at once an hour, as each is without one.
         .max_retries(15)
+        .then_after(RESYNC)
         .on_error(|key, error| println!("{key} is retried: {error}"))
         .on_give_up(|key, why| println!("{key}: {why}"))
         .build();

@@ -276,16 +276,30 @@ impl<'q> Run<'q> {
     }
 
     pub(super) fn retry(&mut self, key: u8, limited: &How, delay: u64) {
+        if self.reference.is_given_up(key) {
+            return self.retry_later(key, limited, delay);
+        }
         let retries = match self.retries_are_unknown {
             true => self.reference.unlimited(key),
             false => self.reference.num_requeues(key),
         };
         if self.plan.max_retries.is_some_and(|max| retries >= max) {
+            if self.plan.then_after.is_some() {
+                self.hooks[2] += 1;
+                self.tally.given_up += 1;
+                return self.retry_later(key, limited, delay);
+            }
             // A limiter that has panicked is asked to forget.
             self.reference.limiter_panics &= !self.retries_are_unknown;
             return self.give_up(key);
         }
         self.requeue(key, limited, Some(delay), Ran::Failed);
+    }
+
+    /// A retry after the last one.
+    fn retry_later(&mut self, key: u8, limited: &How, delay: u64) {
+        self.reference.past_last(key);
+        self.requeue(key, limited, Some(delay).max(self.plan.then_after), Ran::Failed);
     }
 
     /// A run of workers ends: its key cools down for their interval, or for longer.
@@ -300,19 +314,43 @@ impl<'q> Run<'q> {
         self.reference.give_up(key);
     }
 
-    pub(super) fn requeue(&mut self, key: u8, how: &How, delay: Option<u64>, ran: Ran) {
+    /// A loop was dropped, and its key is added again. A panic is caught, as in a run.
+    pub(super) fn drop_run(&mut self, key: u8, dropped: Result<(), Fault>) {
+        dropped.expect("the drop of a loop passes no panic on");
+        if let Some(fault) = self.struck.map(|strike| strike.fault).filter(|fault| *fault != Fault::Waker) {
+            assert!(
+                matches!(fault, Fault::Clone | Fault::Drop | Fault::Observer),
+                "the drop of a loop meets {fault:?}"
+            );
+            self.refused_is_lost = fault == Fault::Clone;
+            self.events_are_missing = true;
+            self.struck = None;
+            self.tally.panicked += 1;
+        }
+        self.returned();
+        self.add_again(key, &How::new(), None);
+        self.refused_is_lost = false;
+    }
+
+    /// Adds a held key again. Returns whether the queue has not refused it.
+    fn add_again(&mut self, key: u8, how: &How, delay: Option<u64>) -> bool {
         let was_dirty = self.reference.is_dirty(key);
         self.rest(key, 0);
-        if self.reference.requeue(key, how, delay) == Added::Rejected {
+        let is_accepted = self.reference.requeue(key, how, delay) != Added::Rejected;
+        if !is_accepted && !was_dirty && !self.refused_is_lost {
+            self.refused.push(key);
+        }
+        is_accepted
+    }
+
+    pub(super) fn requeue(&mut self, key: u8, how: &How, delay: Option<u64>, ran: Ran) {
+        if !self.add_again(key, how, delay) {
             self.tally.refused += 1;
             *match ran {
                 Ran::Succeeded => &mut self.tally.succeeded,
                 Ran::Paused => &mut self.tally.paused,
                 Ran::Failed => &mut self.tally.failed,
             } -= 1;
-            if !was_dirty && !self.refused_is_lost {
-                self.refused.push(key);
-            }
         } else {
             self.tally.requeued += u64::from(ran == Ran::Succeeded);
             self.tally.retried += u64::from(ran == Ran::Failed);
