@@ -319,6 +319,11 @@ pub(crate) fn lives(seeds: impl Iterator<Item = u64>) -> u64 {
     run_each(seeds, |seed, plan| of_kind(seed / 100, seed, plan))
 }
 
+/// The same without these kinds, for a machine alone, which has no pace.
+pub(crate) fn lives_of_a_machine(seeds: impl Iterator<Item = u64>) -> u64 {
+    run_each(seeds, |_, plan| plan)
+}
+
 /// The pace of all hand-outs, and tenants, whose limits, rates and pauses change all the time: of each four numbers one stands for a plan
 /// with a pace, and one for a plan with tenants. A clock that stands at the end of its time earns no token, so it does not go there.
 pub(crate) fn of_kind(kind: u64, seed: u64, plan: Plan) -> Plan {

@@ -27,7 +27,7 @@ fn setting(name: &str) -> Option<u64> {
 fn random_lives() {
     if cfg!(miri) {
         // They are short, and together saw the 32 kinds of answers that 300 lives saw.
-        swarm::lives([32, 54, 55, 152, 197, 283].into_iter());
+        swarm::lives_of_a_machine([32, 54, 55, 152, 197, 283].into_iter());
         let seen = run::seen();
         assert!(seen.len() > 25, "other lives would see more: {seen:?}");
         return;
@@ -36,7 +36,7 @@ fn random_lives() {
     let first = setting("MACHINE_SEED").unwrap_or(0);
     let (mut lives, start) = (0, Instant::now());
     while lives < 300 || start.elapsed() < time {
-        swarm::lives(first + lives..first + lives + 20);
+        swarm::lives_of_a_machine(first + lives..first + lives + 20);
         lives += 20;
     }
     let seen = run::seen();
