@@ -33,13 +33,20 @@ impl Failure<'_> {
 }
 
 impl<K> Machine<K> {
-    pub(crate) fn forget_failures<Q>(&mut self, hand: &mut Option<K>, key: &Q, hash: KeyHash, mode: Mode) -> Owed
+    /// Returns whether the machine had counted failures of this key.
+    pub(crate) fn forget_failures<Q>(
+        &mut self,
+        hand: &mut Option<K>,
+        key: &Q,
+        hash: KeyHash,
+        mode: Mode,
+    ) -> (bool, Owed)
     where
         Q: Equivalent<K> + ?Sized,
     {
-        let Some(entry) = self.find_failing(key, hash) else { return Owed::NOTHING };
+        let Some(entry) = self.find_failing(key, hash) else { return (false, Owed::NOTHING) };
         self.clear_failures(entry);
-        self.forget_if_vacant(hand, entry, mode)
+        (true, self.forget_if_vacant(hand, entry, mode))
     }
 
     /// The number of failures of a key that the machine has counted.

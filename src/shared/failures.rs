@@ -41,9 +41,9 @@ impl<K: Hash + Eq> Shared<K> {
         let mut forget_in = |locked: &Locked<K>, hash| {
             let held = locked.lock();
             let mut section = self.section(held);
-            section.forget_failures(&mut hand, key, hash);
+            let had_failed = section.forget_failures(&mut hand, key, hash);
             section.end();
-            hand.is_some()
+            had_failed
         };
         match self.has_names() {
             true => _ = self.look_up(hash, |locked, hash| forget_in(locked, hash).then_some(())),

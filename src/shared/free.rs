@@ -480,7 +480,7 @@ impl<K> Shared<K> {
         let Some(claim) = free.find(key, hash).filter(|claim| claim.node.word().load().is_noted()) else { return };
         let node = claim.node;
         let mut records = self.records(free);
-        let owed = records.machine.forget_failures(&mut None, &node, hash, records.mode);
+        let (_, owed) = records.machine.forget_failures(&mut None, &node, hash, records.mode);
         records.note(((), owed));
         let _none = records.settle(node, None);
         records.end();

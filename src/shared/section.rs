@@ -340,10 +340,13 @@ impl<'s, K> Section<'s, K> {
         self.note_taken(answer)
     }
 
-    pub(super) fn forget_failures<Q: Equivalent<K> + ?Sized>(&mut self, hand: &mut Option<K>, key: &Q, hash: KeyHash) {
-        let owed = self.held.machine.forget_failures(hand, key, hash, self.mode);
-        self.note(((), owed));
+    pub(super) fn forget_failures<Q>(&mut self, hand: &mut Option<K>, key: &Q, hash: KeyHash) -> bool
+    where
+        Q: Equivalent<K> + ?Sized,
+    {
+        let answer = self.held.machine.forget_failures(hand, key, hash, self.mode);
         self.has_changed |= self.mode.is_ordered; // a key that is forgotten may have a name in the directory
+        self.note(answer)
     }
 
     pub(super) fn take_out(&mut self, hand: &mut Option<K>, seen: Seen) -> TakenOut {

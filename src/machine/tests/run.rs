@@ -576,7 +576,7 @@ impl Run {
         let mut hand = None;
         let mode = self.mode();
         let forgot = self.call(|machine| machine.forget_failures(&mut hand, &Name::new(n), hash(n), mode));
-        if let Some(owed) = forgot {
+        if let Some((_, owed)) = forgot {
             self.external.forget(&n);
             self.reference.forget(n);
             self.expect_owed(owed, 0, 0);
