@@ -89,6 +89,12 @@
 //! * **P7** *Drain.* A drain returns when no key is queued or processing, at its deadline, or when a plain shut-down follows. Any number of
 //!   callers may drain at the same time.
 //!
+//! # Inspection
+//!
+//! * **P25** *One named cause.* At each moment a key that does not run has one cause, which [`key`] of a view names: no run is to come, it
+//!   waits for its turn or a worker, its group's limit, rate or pause or the queue's pace holds it back, it cools down, or it is delayed, by
+//!   a retry, its holder, a caller or a cool-down. A key that the queue knows throughout is never said to be unknown.
+//!
 //! # Threads, time and memory
 //!
 //! * **P5** Any number of producers and getters may share one queue, threads and async tasks on any executor mixed.
@@ -126,6 +132,7 @@
 //! [`processing_keys`]: crate::Inspect::processing_keys
 //! [`delayed_keys`]: crate::Inspect::delayed_keys
 //! [`groups`]: crate::Inspect::groups
+//! [`key`]: crate::Inspect::key
 //!
 //! # When a call takes effect
 //!

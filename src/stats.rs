@@ -17,6 +17,7 @@ use std::time::Duration;
 ///   [full](crate::GroupLimits::max_processing), and [`groups`](crate::Inspect::groups) says which, or hand-outs wait for the
 ///   pace: [`paced_for`](Self::paced_for).
 /// * `delayed` and `failing` are high: keys wait for their backoff. [`delayed_keys`](crate::Inspect::delayed_keys) lists them.
+/// * One key does not run: [`key`](crate::Inspect::key) says what it waits for.
 /// * `next_deadline` stays zero: delays expire, but no thread adds their keys.
 ///
 /// # Now
