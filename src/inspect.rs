@@ -138,12 +138,11 @@ impl<'q, K> Inspect<'q, K> {
 }
 
 impl<K: Hash + Eq> Inspect<'_, K> {
-    /// What a key is doing, and what it waits for: see [`KeyState`]. The answer is that of one moment. Use it for a key that should have
-    /// run, and has not.
+    /// What a key is doing, and what it waits for: see [`KeyState`]. Use it for a key that should have run, and has not.
     ///
-    /// The call takes the lock of the key's shard once, and less than a microsecond with a million keys. As with
-    /// [`num_requeues`](WorkQueue::num_requeues), a limiter of your own is asked before that for the key's failures, and gets a clone of
-    /// the key.
+    /// The call looks the key up under the lock of its shard, so the answer is that of one moment, and it takes less than a microsecond
+    /// with a million keys. As in [`num_requeues`](WorkQueue::num_requeues), a limiter of your own is asked before that for the key's
+    /// failures, with an owned key.
     ///
     /// # Panics
     /// Like [`num_requeues`](WorkQueue::num_requeues).

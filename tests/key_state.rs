@@ -144,3 +144,55 @@ fn a_known_key_is_never_absent_in_shards_with_groups() {
 fn a_known_key_is_never_absent_in_a_lock_free_queue() {
     is_never_absent(WorkQueue::builder().lock_free().measure(true));
 }
+
+#[cfg(feature = "lock-free")]
+mod slow {
+    use super::*;
+
+    /// A key whose clone waits, which a list of delayed keys makes under the lock.
+    #[derive(Debug, PartialEq, Eq, Hash)]
+    struct Slow(u32);
+
+    const SLOW: u32 = 9;
+    static IS_CLONED: AtomicBool = AtomicBool::new(false);
+    static MAY_GO_ON: AtomicBool = AtomicBool::new(false);
+
+    impl Clone for Slow {
+        fn clone(&self) -> Self {
+            if self.0 == SLOW {
+                IS_CLONED.store(true, Ordering::SeqCst);
+                while !MAY_GO_ON.load(Ordering::SeqCst) {
+                    thread::yield_now();
+                }
+            }
+            Self(self.0)
+        }
+    }
+
+    /// While a look waits for the lock of the records, the key may change. Its word and its records are then read anew, together.
+    #[test]
+    fn a_key_is_never_absent_after_a_wait() {
+        let (clock, time) = Clock::mock();
+        let queue = WorkQueue::builder().lock_free().clock(clock).driver(Driver::Manual).build();
+        queue.add_after(Slow(SLOW), Duration::MAX);
+        for _ in 0..20 {
+            [&IS_CLONED, &MAY_GO_ON].map(|flag| flag.store(false, Ordering::SeqCst));
+            queue.add_after(Slow(0), SEC);
+            time.advance(SEC);
+            thread::scope(|scope| {
+                scope.spawn(|| queue.inspect().delayed_keys());
+                while !IS_CLONED.load(Ordering::SeqCst) {
+                    thread::yield_now();
+                }
+                scope.spawn(|| queue.turn());
+                thread::sleep(Duration::from_millis(5)); // so that the turn probably waits first
+                let look = scope.spawn(|| queue.inspect().key(&Slow(0)));
+                thread::sleep(Duration::from_millis(5));
+                MAY_GO_ON.store(true, Ordering::SeqCst);
+                let activity = look.join().unwrap().activity;
+                assert!(matches!(activity, KeyActivity::Delayed | KeyActivity::Queued), "{activity:?}");
+            });
+            queue.get().unwrap().done();
+        }
+    }
+}
