@@ -176,7 +176,8 @@ mod slow {
         let queue = WorkQueue::builder().lock_free().clock(clock).driver(Driver::Manual).build();
         queue.add_after(Slow(SLOW), Duration::MAX);
         for _ in 0..20 {
-            [&IS_CLONED, &MAY_GO_ON].map(|flag| flag.store(false, Ordering::SeqCst));
+            IS_CLONED.store(false, Ordering::SeqCst);
+            MAY_GO_ON.store(false, Ordering::SeqCst);
             queue.add_after(Slow(0), SEC);
             time.advance(SEC);
             thread::scope(|scope| {
