@@ -23,7 +23,7 @@ use std::time::Duration;
 /// let queue = WorkQueue::builder().clock(clock).measure(true).build();
 /// queue.add("pod-1");
 /// time.advance(Duration::from_secs(3));
-/// let state = queue.inspect().key("pod-1");
+/// let state = queue.inspect().key(&"pod-1");
 /// assert_eq!(state.to_string(), "queued for 3s at priority 0, ready to be handed out");
 /// ```
 #[derive(Debug, Clone, PartialEq)]
@@ -54,9 +54,9 @@ pub struct KeyState {
 ///
 /// let queue = WorkQueue::new();
 /// queue.add("pod-1");
-/// assert_eq!(queue.inspect().key("pod-1").activity, KeyActivity::Queued);
+/// assert_eq!(queue.inspect().key(&"pod-1").activity, KeyActivity::Queued);
 /// let item = queue.get();
-/// assert_eq!(queue.inspect().key("pod-1").activity, KeyActivity::Processing { dirty: false });
+/// assert_eq!(queue.inspect().key(&"pod-1").activity, KeyActivity::Processing { dirty: false });
 /// # drop(item);
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -97,7 +97,7 @@ pub enum KeyActivity {
 ///
 /// let queue = WorkQueue::new();
 /// queue.add_after("pod-1", Duration::from_secs(60));
-/// let delay = queue.inspect().key("pod-1").delay.unwrap();
+/// let delay = queue.inspect().key(&"pod-1").delay.unwrap();
 /// assert!(delay.by == DelayedBy::Caller && delay.left <= Duration::from_secs(60));
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -120,7 +120,7 @@ pub struct KeyDelay {
 /// let queue = WorkQueue::new();
 /// queue.add("pod-1");
 /// queue.get().unwrap().requeue_after(Duration::from_secs(60));
-/// assert_eq!(queue.inspect().key("pod-1").delay.unwrap().by, DelayedBy::Requeue);
+/// assert_eq!(queue.inspect().key(&"pod-1").delay.unwrap().by, DelayedBy::Requeue);
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
