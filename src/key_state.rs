@@ -8,9 +8,9 @@ use std::time::Duration;
 
 /// What a key is doing, and what it waits for: from [`Inspect::key`](crate::Inspect::key).
 ///
-/// [`activity`](Self::activity) names the one thing that keeps the next run from beginning, unless the key is processing. A key may have a
-/// [`delay`](Self::delay) beside that. `Display` makes one sentence of it, such as "queued for 3s at priority 0, behind its group's limit of
-/// 2".
+/// [`activity`](Self::activity) names the one thing that keeps the next run from beginning, unless the key is processing. A key may have
+/// a [`delay`](Self::delay) beside that. `Display` makes one sentence of it, such as "queued for 3s at priority 0, behind its group's limit
+/// of 2".
 ///
 /// With the feature `serde`: `Serialize` and `Deserialize`.
 ///
