@@ -48,6 +48,7 @@ groups             # 100 000 keys
 groups_in_shards   # threads at full speed; `against_reference` has the same calls in one thread
 handlers           # forms of handlers: `workers` runs the same loop
 idle               # reads processor times from /proc
+key_state          # threads at full speed; a look at a key has no unsafe code
 limiter_traces     # limiters have no unsafe code
 limiters_in_use    # limiters have no unsafe code
 limits             # limiters have no unsafe code

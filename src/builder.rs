@@ -397,8 +397,8 @@ impl<K> WorkQueueBuilder<K> {
     }
 
     /// Measures how long keys wait and how long they are processing, for [`metrics`](crate::Inspect::metrics),
-    /// [`Item::waited`](crate::Item::waited) and the ages in [`Stats`](crate::Stats). Off by default, unless there is an
-    /// [observer](Self::observer).
+    /// [`Item::waited`](crate::Item::waited), and the ages in [`Stats`](crate::Stats) and [`KeyState`](crate::KeyState). Off by default,
+    /// unless there is an [observer](Self::observer).
     ///
     /// This costs 32 bytes per key, and 70 ns from the key's add to its done, mostly for reading the clock three times. With more than a
     /// million keys a second, the queue measures one key in eight, which counts for the others, and the cost is 15 ns. A queue with

@@ -440,7 +440,7 @@
 //!
 //! | client-go | here | what differs |
 //! |---|---|---|
-//! | `queue`, `dirty`, `processing` | the state of a key: [`is_dirty`](crate::Item::is_dirty), [`processing_keys`](crate::Inspect::processing_keys), [`len`](crate::WorkQueue::len) | a slice and two sets there. Here one table, in which each key has its state, so an add looks the key up once |
+//! | `queue`, `dirty`, `processing` | the state of a key: [`key`](crate::Inspect::key) of a view, [`is_dirty`](crate::Item::is_dirty), [`processing_keys`](crate::Inspect::processing_keys), [`len`](crate::WorkQueue::len) | a slice and two sets there. Here one table, in which each key has its state, so an add looks the key up once |
 //! | `cond` | [`get`](crate::WorkQueue::get), [`get_async`](crate::WorkQueue::get_async) | a list of those that wait, threads and tasks. Each add wakes one of them at most |
 //! | `shuttingDown`, `drain`, `stopCh`, `stopOnce` | [`shut_down`](crate::WorkQueue::shut_down), which wakes all that wait | no channel: a second shut-down only ends drains |
 //! | `wg` | not here | `ShutDown` waits for the goroutines there. The [driver](crate::Driver) thread ends by itself |

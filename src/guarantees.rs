@@ -89,6 +89,13 @@
 //! * **P7** *Drain.* A drain returns when no key is queued or processing, at its deadline, or when a plain shut-down follows. Any number of
 //!   callers may drain at the same time.
 //!
+//! # Inspection
+//!
+//! * **P25** *One named cause.* A key that does not run has one cause at each moment, which [`key`] of a view names. The key waits for its
+//!   turn or a worker; its group's limit, rate or pause, or the queue's pace, holds it back; it is delayed, by a retry, its holder, a
+//!   caller or a cool-down; or no run is to come. The look is of one moment, so a key that always has a run to come is never said to have
+//!   none.
+//!
 //! # Threads, time and memory
 //!
 //! * **P5** Any number of producers and getters may share one queue, threads and async tasks on any executor mixed.
@@ -126,6 +133,7 @@
 //! [`processing_keys`]: crate::Inspect::processing_keys
 //! [`delayed_keys`]: crate::Inspect::delayed_keys
 //! [`groups`]: crate::Inspect::groups
+//! [`key`]: crate::Inspect::key
 //!
 //! # When a call takes effect
 //!
@@ -144,6 +152,7 @@
 //! | `shut_down` | the flag is set |
 //! | the return of a drain or `wait_idle` | nothing is left, the time is up, or a later shut-down releases the drain |
 //! | `forget`, and calls that return a number or a flag | the number or flag is cleared or read |
+//! | `inspect().key` | the key is looked up; the pace and a limiter of your own are asked beside |
 //! | `until_dirty`, `until_shutting_down` | the poll that is ready |
 //! | a limiter's calls | its state changes, or is found to refuse |
 //!

@@ -168,8 +168,8 @@
 //!
 //! # Observing a queue
 //!
-//! [`stats`](WorkQueue::stats) is a snapshot of the counters, which `Debug` shows, too. [`inspect`](WorkQueue::inspect) has lists of keys,
-//! levels and groups, and histograms if the queue [measures](WorkQueueBuilder::measure). The feature `metrics` exports client-go's metrics
+//! [`stats`](WorkQueue::stats) is a snapshot of the counters, which `Debug` shows, too. [`inspect`](WorkQueue::inspect) says
+//! [what a key waits for](Inspect::key), and has lists of keys, levels and groups, and histograms if the queue [measures](WorkQueueBuilder::measure). The feature `metrics` exports client-go's metrics
 //! every 500 ms while there are keys, and nothing has to be started for that. The feature `tracing` gives each hand-out a
 //! [span](Item#method.span). An [`Observer`](observe::Observer) of your own receives each event.
 //!
@@ -285,6 +285,7 @@ pub mod how_it_works;
 mod inspect;
 mod item;
 mod key;
+mod key_state;
 mod leftover;
 mod machine;
 mod numbers;
@@ -324,6 +325,7 @@ pub use get_async::GetAsync;
 pub use groups::{FairShare, Group, GroupLimits};
 pub use inspect::Inspect;
 pub use item::Item;
+pub use key_state::{DelayedBy, KeyActivity, KeyDelay, KeyState};
 pub use leftover::Leftover;
 pub use options::{AddOptions, DelayConflict, DelayedAdd, OnPanic, Priority};
 pub use owned_item::OwnedItem;

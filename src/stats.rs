@@ -17,6 +17,7 @@ use std::time::Duration;
 ///   [full](crate::GroupLimits::max_processing), and [`groups`](crate::Inspect::groups) says which, or hand-outs wait for the
 ///   pace: [`paced_for`](Self::paced_for).
 /// * `delayed` and `failing` are high: keys wait for their backoff. [`delayed_keys`](crate::Inspect::delayed_keys) lists them.
+/// * One key does not run: [`key`](crate::Inspect::key) says what it waits for.
 /// * `next_deadline` stays zero: delays expire, but no thread adds their keys.
 ///
 /// # Now
@@ -329,14 +330,21 @@ pub enum HeldBack {
     },
 }
 
+impl HeldBack {
+    /// What holds a group back. Of several things a pause comes first, and then the rate.
+    pub(crate) fn of(group: &GroupView, now: u64) -> Option<Self> {
+        let throttled = group.throttled_for.map(|(rate, spent_until)| {
+            let wait = rate.wait(spent_until, now);
+            Self::Throttled { left: time_left(now.saturating_add(wait), now) }
+        });
+        let paused = group.paused_until.map(|until| Self::Paused { left: time_left(until, now) });
+        paused.or(throttled).or(group.is_full.then_some(Self::Full))
+    }
+}
+
 impl<K> GroupStats<K> {
     /// Without what the caller counts by keys. The share is what the group has paid, until [`share_in`](Self::share_in).
     pub(crate) fn new(key: K, of: &GroupView, now: u64) -> Self {
-        let throttled = of.throttled_for.map(|(rate, spent_until)| {
-            let wait = rate.wait(spent_until, now);
-            HeldBack::Throttled { left: time_left(now.saturating_add(wait), now) }
-        });
-        let paused = of.paused_until.map(|until| HeldBack::Paused { left: time_left(until, now) });
         Self {
             key,
             queued: 0,
@@ -347,7 +355,7 @@ impl<K> GroupStats<K> {
             share: of.paid(),
             limits: GroupLimits::of(&of.limits),
             is_set: of.is_kept,
-            held_back: paused.or(throttled).or(of.is_full.then_some(HeldBack::Full)),
+            held_back: HeldBack::of(of, now),
         }
     }
 

@@ -36,6 +36,9 @@ fn snapshots_are_read_back() {
     same_after_json(&queue.inspect().delayed_keys());
     same_after_json(&queue.inspect().processing_keys());
     same_after_json(&queue.inspect().levels());
+    for key in ["queued", "processing", "delayed", "never", "absent"] {
+        same_after_json(&queue.inspect().key(key));
+    }
     let leftover = queue.take_where(|_| true);
     assert_eq!((leftover.queued.len(), leftover.processing.len(), leftover.delayed.len()), (1, 1, 2));
     same_after_json(&leftover);
@@ -66,6 +69,7 @@ fn statistics_of_groups_are_read_back() {
     assert!(stats.paced_for.is_some() && groups.len() == 5);
     same_after_json(&stats);
     same_after_json(&groups);
+    (0..10).for_each(|n| same_after_json(&queue.inspect().key(&(n as u8 % 5, n))));
     same_after_json(&queue.inspect().metrics());
     same_after_json(&queue.group(&(1, 0)).stats());
 }

@@ -40,7 +40,7 @@ impl NodeTimes {
         Some(self.started_at.load(Ordering::Relaxed)).filter(|at| *at != Self::UNKNOWN)
     }
 
-    fn queued_at(&self) -> Option<u64> {
+    pub(crate) fn queued_at(&self) -> Option<u64> {
         Some(self.queued_at.load(Ordering::Relaxed)).filter(|at| *at != Self::UNKNOWN)
     }
 

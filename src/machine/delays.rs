@@ -30,7 +30,7 @@
 use super::later::{Due, Dues, Setter};
 use super::{EntryRef, How, Machine, Mode, Owed};
 use crate::key::KeyHash;
-use crate::{Added, DelayConflict, DelayedAdd};
+use crate::{Added, DelayConflict, DelayedAdd, DelayedBy};
 use equivalent::Equivalent;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -320,5 +320,15 @@ impl<K> Machine<K> {
         }
         let (_, due) = self.later.dues(entry.number()).earliest().expect("a delayed key has a delay");
         Delay { deadline: due.deadline, priority: due.priority }
+    }
+
+    /// Who has set the [first](Self::first_delay) delay.
+    pub(super) fn first_setter(&self, entry: EntryRef<K>) -> DelayedBy {
+        match self.later.dues(entry.number()).earliest() {
+            _ if self.held_add(entry).is_some() => DelayedBy::CoolDown,
+            Some((_, due)) if due.is_retry => DelayedBy::Retry,
+            Some((Setter::Holder, _)) => DelayedBy::Requeue,
+            _ => DelayedBy::Caller,
+        }
     }
 }

@@ -71,7 +71,7 @@ impl<K> Machine<K> {
         if self.later.failing == 0 { None } else { self.keys.find(key, hash) }
     }
 
-    fn failures_of(&self, entry: EntryRef<K>) -> u32 {
+    pub(super) fn failures_of(&self, entry: EntryRef<K>) -> u32 {
         if entry.state().has_failed() { self.later.records[entry.number()].failures } else { 0 }
     }
 

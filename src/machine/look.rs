@@ -1,13 +1,15 @@
 //! Looks at the keys, some at a time with the lock free in between, and changes nothing. All lists of keys are made so, and
-//! [`take_out`](Machine::take_out) takes what the caller has chosen.
+//! [`take_out`](Machine::take_out) takes what the caller has chosen. [`see_key`](Machine::see_key) looks at one key.
 //!
 //! Because a slot does not move, a key that is known throughout is seen once, in the state that it has then. After a shut-down no key
 //! becomes dirty, so one look at all keys sees each that has work left.
 
 use super::{EntryRef, Machine};
-use crate::key::{SlotId, State};
+use crate::DelayedBy;
+use crate::key::{KeyHash, SlotId, State};
 use crate::order::{GroupView, visit};
 use crate::sync::model_const;
+use equivalent::Equivalent;
 use std::cmp::Reverse;
 
 /// The number of chunks, each of up to 63 slots, that one call reads at most.
@@ -74,6 +76,24 @@ impl Seen {
     }
 }
 
+/// All that is known of one key. The default is that of a key that is not known.
+#[derive(Default)]
+pub(crate) struct KeySeen {
+    pub(crate) is_dirty: bool,
+    pub(crate) is_processing: bool,
+    /// Valid if it is dirty or processing.
+    pub(crate) priority: i8,
+    /// When it became dirty and when it was handed out, if this was measured.
+    pub(crate) queued_at: Option<u64>,
+    pub(crate) started_at: Option<u64>,
+    /// The deadline and the priority of its first delay, and who has set it.
+    pub(crate) delay: Option<(u64, i8, DelayedBy)>,
+    pub(crate) rests_until: Option<u64>,
+    /// Its group, if it is dirty or processing, and keys have groups.
+    pub(crate) group: Option<GroupView>,
+    pub(crate) failures: u32,
+}
+
 impl<'m, K> View<'m, K> {
     pub(crate) fn key(&self) -> &'m K {
         self.1.key()
@@ -124,9 +144,31 @@ impl<'m, K> View<'m, K> {
     fn number(&self) -> u32 {
         self.1.number()
     }
+
+    fn key_seen(&self) -> KeySeen {
+        let Self(machine, &entry) = *self;
+        let state = entry.state();
+        let is_processing = state.is_processing();
+        KeySeen {
+            is_dirty: state.is_dirty(),
+            is_processing,
+            priority: entry.priority(),
+            queued_at: self.queued_at(),
+            started_at: if is_processing { machine.measured_start(entry) } else { None },
+            delay: self.delay().map(|(deadline, priority)| (deadline, priority, machine.first_setter(entry))),
+            rests_until: state.is_resting().then(|| machine.later.records[self.number()].deadline()),
+            group: if state.is_active() { self.group() } else { None },
+            failures: machine.failures_of(entry),
+        }
+    }
 }
 
 impl<K> Machine<K> {
+    /// Looks at one key. `None` if it is not known.
+    pub(crate) fn see_key<Q: Equivalent<K> + ?Sized>(&self, key: &Q, hash: KeyHash) -> Option<KeySeen> {
+        self.keys.find(key, hash).map(|entry| View(self, &entry).key_seen())
+    }
+
     /// Looks at some keys, from this place on, and calls `each` for those of this kind. Returns where to go on, or `None` at the end.
     pub(crate) fn look(&self, from: usize, which: Which, mut each: impl FnMut(View<'_, K>)) -> Option<usize> {
         let (mut at, mut count) = (from, 0);

@@ -101,6 +101,11 @@ impl<K> Machine<K> {
         self.times.as_ref()?.queued_at(entry.number())
     }
 
+    /// When a processing key was handed out, if it is measured.
+    pub(super) fn measured_start(&self, entry: EntryRef<K>) -> Option<u64> {
+        self.times.as_ref()?.measured_start(entry.number())
+    }
+
     /// When a processing key was handed out. To be called after [`begin_ages`](Self::begin_ages).
     pub(super) fn started_at(&self, entry: EntryRef<K>) -> Option<u64> {
         self.times.as_ref()?.started_at(entry.number())

@@ -61,7 +61,7 @@ pub(crate) use failures::Failure;
 pub(crate) use failures::FailureDelay;
 pub(crate) use groups::GroupSeen;
 pub(crate) use later::{NEVER, WHEEL_IS_FULL};
-pub(crate) use look::{Seen, View, Which};
+pub(crate) use look::{KeySeen, Seen, View, Which};
 pub(crate) use owed::{Mode, Owed};
 pub(crate) use take::TakenOut;
 pub(crate) use times::Times;

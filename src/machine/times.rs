@@ -198,6 +198,11 @@ impl Times {
         self.keys[key].started_at.known()
     }
 
+    /// The same, unless the key was not measured, so that the time would be too late.
+    pub(super) fn measured_start(&self, key: u32) -> Option<u64> {
+        self.started_at(key).filter(|_| self.waited(key) != MaybeNanos::UNKNOWN)
+    }
+
     #[inline]
     pub(super) fn waited(&self, key: u32) -> MaybeNanos {
         self.keys[key].waited

@@ -57,10 +57,7 @@ impl<K: Hash + Eq> Shared<K> {
     where
         Q: Hash + Equivalent<K> + ToOwned<Owned: Into<K>> + ?Sized,
     {
-        let external = match &self.settings.limiter {
-            Limiter::Inline(_) => 0,
-            Limiter::External(limiter) => limiter.num_requeues(&key.to_owned().into()),
-        };
+        let external = self.external_failures(key);
         let hash = self.hash(key);
         if_free!(self, free => external.saturating_add(self.free_failures(free, key, hash) as usize));
         let inline_in = |locked: &Locked<K>, hash| locked.lock().failures(key, hash);
@@ -69,6 +66,17 @@ impl<K: Hash + Eq> Shared<K> {
             false => inline_in(self.shard_of(hash), hash),
         };
         external.saturating_add(inline as usize)
+    }
+
+    /// The failures that a limiter of the user's own has counted.
+    pub(super) fn external_failures<Q>(&self, key: &Q) -> usize
+    where
+        Q: ToOwned<Owned: Into<K>> + ?Sized,
+    {
+        match &self.settings.limiter {
+            Limiter::Inline(_) => 0,
+            Limiter::External(limiter) => limiter.num_requeues(&key.to_owned().into()),
+        }
     }
 }
 

@@ -25,8 +25,8 @@ use crate::free::give_way;
 use crate::free::{Begin, Claim, Free, Tried, fence_after_rmw};
 use crate::key::{Bits, KeyHash, NodeRef, Note, OnDone};
 use crate::machine::{
-    BATCH, Cancelled, Claimed, DirtyTicket, End, Expired, How, Machine, MaybeNanos, Mode, NEVER, Owed, Seen, TakenOut,
-    Which,
+    BATCH, Cancelled, Claimed, DirtyTicket, End, Expired, How, KeySeen, Machine, MaybeNanos, Mode, NEVER, Owed, Seen,
+    TakenOut, Which,
 };
 use crate::order::Group;
 use crate::shared::driver::states::Driver;
@@ -634,6 +634,28 @@ impl<K> Shared<K> {
     }
 
     // ---- looks
+
+    /// Looks at a key at one moment: in one reading of its word, or under the lock of the records if these know the key.
+    pub(super) fn free_see_key<Q>(free: &Free<K>, key: &Q, hash: KeyHash) -> Option<KeySeen>
+    where
+        K: Eq,
+        Q: Equivalent<K> + ?Sized,
+    {
+        let claim = free.find(key, hash)?;
+        let (node, mut bits) = (claim.node, claim.node.word().load());
+        let mut seen = KeySeen::default();
+        if bits.is_noted() {
+            let records = free.records.lock();
+            seen = records.see_key(&node, hash).unwrap_or_default();
+            bits = node.word().load(); // at the same time as what the records know
+        }
+        (seen.is_dirty, seen.is_processing) = (bits.is_dirty(), bits.is_processing());
+        if let Some(times) = node.times() {
+            seen.queued_at = times.queued_at().filter(|_| seen.is_dirty);
+            seen.started_at = times.started_at().filter(|_| seen.is_processing);
+        }
+        Some(seen)
+    }
 
     /// Calls `each` with the delayed keys, under the lock of the records.
     pub(super) fn free_each_delayed(&self, free: &Free<K>, mut each: impl FnMut((u64, i8), &K)) {

@@ -7,13 +7,16 @@ use super::section::in_steps;
 use super::settings::Limiter;
 use super::state::if_free;
 use crate::Priority;
-use crate::machine::{Claimed, Machine, View, Which};
+use crate::key_state::KeyState;
+use crate::machine::{Claimed, KeySeen, Machine, View, Which};
 use crate::observe::{Histogram, Metrics};
 use crate::order::Groups;
 use crate::stats::{DelayedKey, GroupStats, Level, Stats};
 use crate::sync::{Arc, give_way};
 use crate::time::time_left;
+use equivalent::Equivalent;
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::time::Duration;
 
 /// One critical section of a look sees fewer keys than this.
@@ -219,6 +222,31 @@ impl<K> Shared<K> {
 fn levels_of(lens: [usize; 256]) -> impl Iterator<Item = (Priority, usize)> {
     let levels = (i8::MIN..=i8::MAX).map(Priority).zip(lens);
     levels.rev().filter(|&(_, len)| len > 0)
+}
+
+impl<K: Hash + Eq> Shared<K> {
+    /// `key` of a view.
+    pub(crate) fn key_state<Q>(&self, key: &Q) -> KeyState
+    where
+        Q: Hash + Equivalent<K> + ToOwned<Owned: Into<K>> + ?Sized,
+    {
+        let external = self.external_failures(key);
+        let seen = self.see_key(key).unwrap_or_default();
+        let now = self.settings.clock.now();
+        let tokens = self.pace.as_ref().map(|pace| pace.tokens(now));
+        let paced_until = tokens.filter(|tokens| tokens.count == 0).map(|tokens| tokens.more_at);
+        KeyState::new(&seen, paced_until, external, now)
+    }
+
+    /// Looks at a key in one critical section, in which the clock is not read.
+    fn see_key<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> Option<KeySeen> {
+        let hash = self.hash(key);
+        if_free!(self, free => Self::free_see_key(free, key, hash));
+        match self.has_names() {
+            true => self.look_up(hash, |locked, hash| locked.lock().see_key(key, hash)),
+            false => self.shard_of(hash).lock().see_key(key, hash),
+        }
+    }
 }
 
 impl<K: Clone> Shared<K> {

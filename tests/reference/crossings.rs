@@ -91,9 +91,9 @@ const STOPS: [&str; 5] = ["Stop", "DrainWorkers", "Wait WorkersDrained", "Block 
 
 /// The steps in which code of the user is called, and can panic. In no other step does it.
 const CALLED: [(Fault, &[&[&str]]); Fault::ALL.len()] = [
-    (Fault::Eq, &[&["Add*", "TakeWhere"], &LOOK_UPS, &STOPS]),
-    (Fault::Hash, &[&["Add*", "TakeWhere"], &LOOK_UPS, &STOPS]),
-    (Fault::Borrow, &[&LOOK_UPS]),
+    (Fault::Eq, &[&["Add*", "TakeWhere", "Look"], &LOOK_UPS, &STOPS]),
+    (Fault::Hash, &[&["Add*", "TakeWhere", "Look"], &LOOK_UPS, &STOPS]),
+    (Fault::Borrow, &[&LOOK_UPS, &["Look"]]),
     (Fault::Clone, &[&STOPS, &["TakeWhere", "TakeDelayed", "Look", "PollLoop", "DropLoop"]]),
     (Fault::Drop, &[&LOOK_UPS, &ENDS, &STOPS, &["Add*", "TakeWhere", "Look", "PollLoop", "Batch", "Work"]]),
     (Fault::Group, &[&["Add*"]]),
@@ -103,7 +103,7 @@ const CALLED: [(Fault, &[&[&str]]); Fault::ALL.len()] = [
     (
         Fault::Limiter,
         &[
-            &["AddWith limited", "AddRateLimited", "Forget", "PollLoop"],
+            &["AddWith limited", "AddRateLimited", "Forget", "Look", "PollLoop"],
             &["End Unwind", "End Succeed", "End GiveUp", "End Retry", "End Requeue*"],
         ],
     ),

@@ -13,7 +13,7 @@ use super::key::KEYS;
 use super::limits::Limits;
 use super::op::How;
 use super::plan::{Limit, Limiter, Plan, Rate};
-use keyqueue::{Added, DelayConflict, DelayedAdd, HeldBack};
+use keyqueue::{Added, DelayConflict, DelayedAdd, DelayedBy, HeldBack, KeyActivity};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
@@ -1257,6 +1257,40 @@ impl Reference {
 
     pub(crate) fn held_priority(&self, key: u8) -> i8 {
         self.look(key).held
+    }
+
+    /// What a key is doing, for how long it has been queued or processing, its priority, and its first delay: how long that lasts, and who
+    /// has set it.
+    pub(crate) fn key_state(&self, key: u8) -> (KeyActivity, Option<u64>, i8, Option<(u64, DelayedBy)>) {
+        let (state, left) =
+            (self.look(key), |end| if end == NEVER { NEVER } else { u64::saturating_sub(end, self.now) });
+        let duration = |nanos| if nanos == NEVER { Duration::MAX } else { Duration::from_nanos(nanos) };
+        let setters = [DelayedBy::Caller, DelayedBy::Requeue].into_iter();
+        let dues = state.delays.iter().zip(setters).filter_map(|(due, by)| {
+            due.map(|due| (due.deadline, due.priority, if due.is_retry { DelayedBy::Retry } else { by }))
+        });
+        let held = state.rest.filter(|_| state.is_held).map(|end| (end, state.pending, DelayedBy::CoolDown));
+        let first = held.or_else(|| dues.min_by_key(|(deadline, ..)| *deadline));
+        let delay = first.map(|(deadline, _, by)| (left(deadline), by));
+        if state.processing {
+            let activity = KeyActivity::Processing { dirty: state.dirty };
+            return (activity, Some(self.now - state.processing_since), state.held, delay);
+        }
+        if state.dirty {
+            let paced = Some(self.paced_for()).filter(|left| *left > 0);
+            let activity = match (self.held_back(self.plan.group_of(key)), paced) {
+                (Some(held_back), _) => KeyActivity::HeldBack(held_back),
+                (None, Some(left)) => KeyActivity::Paced { left: duration(left) },
+                (None, None) => KeyActivity::Queued,
+            };
+            return (activity, Some(self.now - state.dirty_since), self.level_of(key).expect("it is queued"), delay);
+        }
+        let activity = match (first, state.rest) {
+            (Some(_), _) => KeyActivity::Delayed,
+            (None, Some(end)) => KeyActivity::CoolingDown { left: duration(left(end)) },
+            (None, None) => KeyActivity::Absent,
+        };
+        (activity, None, first.map_or(0, |(_, priority, _)| priority), delay)
     }
 
     pub(crate) fn queued(&self) -> usize {

@@ -301,8 +301,9 @@ impl<'q> Run<'q> {
             Op::TakeWhere(bits) => self.take_where(*bits),
             Op::TakeDelayed => self.take_delayed(),
             Op::Look => {
-                let inspect = queue.inspect();
+                let (inspect, name) = (queue.inspect(), Name::new(self.reference.steps as u8 % KEYS));
                 let looked = self.call(|| {
+                    inspect.key(&name).to_string();
                     drop((inspect.levels(), inspect.groups(), inspect.delayed_keys(), inspect.processing_keys()));
                 });
                 // A drop that panics is one of the result, or of a list that is not complete.

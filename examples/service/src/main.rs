@@ -6,6 +6,7 @@
 //! ```
 //!
 //! A request answers 202 at once: the key is queued, or was already. `/metrics` reports first, so each scrape has the present numbers.
+//! `/debug/keyqueue?key=document-7` says what a document waits for.
 //!
 //! The order at the end matters. One deadline, ten seconds after the signal, holds for all of it:
 //!
@@ -16,7 +17,7 @@
 //!
 //! A second signal ends the process at once.
 
-use axum::extract::{Path, State};
+use axum::extract::{Path, RawQuery, State};
 use axum::http::StatusCode;
 use axum::routing::{get, post};
 use axum::{Router, serve};
@@ -62,6 +63,12 @@ async fn metrics(State(service): State<Service>) -> String {
     service.queue.inspect().report();
     service.prometheus.run_upkeep();
     service.prometheus.render()
+}
+
+/// What a document waits for, as one sentence.
+async fn key_state(State(service): State<Service>, RawQuery(query): RawQuery) -> String {
+    let key = query.as_deref().and_then(|query| query.strip_prefix("key=")).unwrap_or_default();
+    format!("{key}: {}\n", service.queue.inspect().key(key))
 }
 
 /// Stands for the work: a document takes 20 ms, and its name says what else happens.
@@ -128,6 +135,7 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
         .route("/reindex/{document}", post(reindex))
         .route("/readyz", get(readyz))
         .route("/metrics", get(metrics))
+        .route("/debug/keyqueue", get(key_state))
         .with_state(Service { queue, prometheus, is_ready: Arc::clone(&is_ready) });
     let listener = TcpListener::bind(address).await?;
     println!("http://{}/metrics", listener.local_addr()?);

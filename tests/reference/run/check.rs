@@ -55,6 +55,7 @@ impl Run<'_> {
         assert_eq!(stats.failing, reference.failing(), "failing");
         for key in reference.all() {
             assert_eq!(queue.num_requeues(&Name::new(key)), reference.num_requeues(key), "of key {key}");
+            self.check_key(key);
         }
         // Limiters of the crate that the queue cannot replace have clones of their own.
         // A lock-free queue drops keys later.
@@ -113,6 +114,19 @@ impl Run<'_> {
         assert_eq!(stats.unfinished_work.map(nanos), unfinished, "unfinished work");
         let oldest = if self.plan.measure { reference.oldest_queued() } else { None };
         assert_eq!(stats.oldest_queued.map(nanos), oldest, "oldest queued");
+    }
+
+    /// What [`keyqueue::Inspect::key`] says.
+    fn check_key(&self, key: u8) {
+        let (reference, state) = (&self.reference, self.queue.inspect().key(&Name::new(key)));
+        let delay = state.delay.map(|delay| (nanos(delay.left), delay.by));
+        let (activity, elapsed, priority, expected) = reference.key_state(key);
+        let found = (state.activity, state.priority.0, delay, state.failures);
+        assert_eq!(found, (activity, priority, expected, reference.num_requeues(key)), "what key {key} is doing");
+        assert_eq!(state.elapsed.map(nanos), elapsed.filter(|_| self.plan.measure), "and for how long");
+        let group = self.plan.groups.filter(|_| elapsed.is_some()).map(|_| self.plan.group_of(key));
+        let limits = group.map(|group| self.plan.group_limits(group, reference.limit_of(group)));
+        assert_eq!(state.limits, limits, "and the limits of its group");
     }
 
     /// What [`keyqueue::Group::stats`] says.
