@@ -92,6 +92,27 @@ pub(crate) fn alphabets() -> Vec<Alphabet> {
             plans: vec![group.clone(), Plan { max_retries: Some(0), ..group.clone() }],
         },
         Alphabet {
+            name: "pauses",
+            letters: vec![
+                Op::AddAll(vec![0, 1]),
+                Op::Wait(Goal::Item),
+                Op::Poll(0),
+                Op::DropWaiter(0),
+                Op::Get(Form::Try),
+                Op::Pause,
+                Op::Resume,
+                Op::ShutDown,
+                Op::Advance(TEN),
+                Op::Turn,
+            ],
+            plans: vec![
+                Plan::plain(),
+                Plan { shards: 4, ..Plan::plain() },
+                Plan { pace: Some((10, 1)), ..Plan::plain() },
+                group.clone(),
+            ],
+        },
+        Alphabet {
             name: "tenants",
             letters: vec![
                 Op::AddAll(vec![0, 1]),
