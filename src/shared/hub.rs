@@ -81,14 +81,8 @@ impl Flags {
     /// The flags that make an add take its slow path.
     pub(super) const ADD: Self = Self(!(Self::DRAINERS.0 | Self::PACED.0 | Self::PAUSED.0));
     /// The same, for a hand-out.
-    pub(super) const HAND_OUT: Self = Self(
-        Self::MEASURED.0
-            | Self::NO_DRIVER.0
-            | Self::ORDERED.0
-            | Self::LIMITED.0
-            | Self::PACED.0
-            | Self::PAUSED.0,
-    );
+    pub(super) const HAND_OUT: Self =
+        Self(Self::MEASURED.0 | Self::NO_DRIVER.0 | Self::ORDERED.0 | Self::LIMITED.0 | Self::PACED.0 | Self::PAUSED.0);
     /// The same, for `done`.
     pub(super) const DONE: Self = Self(Self::MEASURED.0 | Self::GETTERS.0 | Self::DRAINERS.0 | Self::ORDERED.0);
     /// Getters may wait although keys are queued, also after the shut-down.

@@ -1,4 +1,4 @@
-//! The pause of the whole queue (P33).
+//! The pause of the whole queue (P31).
 //!
 //! ```text
 //!  pause:    hub: set the flag ───▶ lock each shard once
@@ -12,7 +12,7 @@
 //! lock-free queue has no such lock: there a get that began before `pause` has returned may take a key.
 //!
 //! **Who wakes.** While the queue is paused, neither a push nor a token wakes a getter, because it would go back to sleep. Both look at the
-//! flag under the hub's lock. If it is set, `resume` locks the hub later, and therefore sees the key.
+//! flag under the hub's lock. If it is set, the `resume` comes later, and therefore sees the key.
 //!
 //! **No wake-up is lost.** A getter goes on the list before it looks at the flag, and `resume` locks each shard between the clearing of the
 //! flag and its look at the keys. If the getter's visit comes later, it finds the flag clear, and if `resume` comes later, it finds the keys
