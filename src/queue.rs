@@ -937,8 +937,8 @@ impl<K> WorkQueue<K> {
     /// * A shut-down ends the pause, and a later call changes nothing. So do drains and stops, which otherwise might wait forever. (A
     ///   [pause of a group](crate::Group::pause) stays.) [`wait_idle`](Self::wait_idle), in contrast, waits for the `resume`.
     ///
-    /// No hand-out begins between the return of this call and the `resume`. A get that has taken its key before may return it later. In a
-    /// lock-free queue, a get that began before this call has returned may also take its next key later: one key.
+    /// Between the return of this call and the `resume` no key is taken, but a get that has taken its key before may return it later. In a
+    /// [lock-free](crate::WorkQueueBuilder::lock_free) queue, each get that began before this call has returned may still take one key.
     ///
     /// # Examples
     /// ```

@@ -1,5 +1,5 @@
-//! Pauses of the whole queue. The random lives of `reference/` have them, too, and judge each hand-out. Here is what takes threads or a driver
-//! thread, and each kind of queue.
+//! Pauses of the whole queue. The random lives of `reference/` have them, too, and judge each hand-out. Here is what takes threads or a
+//! driver thread, and each kind of queue.
 
 #[path = "support/tasks.rs"]
 mod tasks;

@@ -8,8 +8,8 @@ fn getter(queue: &WorkQueue<u64>) -> JoinHandle<Option<u64>> {
     with(queue, |queue| queue.get().map(|item| *item))
 }
 
-/// A getter, which has added the key itself, goes to sleep because the queue is paused: the resume finds it on the list, or it finds the pause
-/// over (W2).
+/// A getter, which has added the key itself, goes to sleep because the queue is paused: the resume finds it on the list, or it finds the
+/// pause over (W2).
 #[test]
 fn a_resume_meets_a_getter_that_goes_to_sleep() {
     for shards in [1, 2] {

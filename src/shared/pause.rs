@@ -41,7 +41,13 @@ impl<K> Shared<K> {
 
     /// Ends the pause, and wakes getters for the keys that are ready.
     pub(crate) fn end_pause(&self) {
-        self.hub().set(Flags::PAUSED, false);
+        {
+            let mut hub = self.hub();
+            if !hub.is_paused() {
+                return;
+            }
+            hub.set(Flags::PAUSED, false);
+        }
         self.enter_each_shard();
         #[cfg(feature = "lock-free")]
         fence(Ordering::SeqCst); // F10: with the fence of the getter's look
