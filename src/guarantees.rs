@@ -79,8 +79,8 @@
 //! * **P12** A shut-down cuts delays off and loses none: the queue counts them, [`delayed_keys`] lists them, and [`take_delayed`] returns
 //!   them.
 //! * **P31** *Pace and pause.* With a [pace](crate::WorkQueueBuilder::pace), all getters together get at most `burst + rate * span` keys
-//!   over any span, by the times at which they read the clock, with any number of shards. A token goes with a key, so that a getter that gives up has
-//!   spent none. Only [`stop`] and calls that take keys out do not wait for tokens. Between the return of
+//!   over any span, by the times at which they read the clock, with any number of shards. A token goes with a key, so that a
+//!   getter that gives up has spent none. Only [`stop`] and calls that take keys out do not wait for tokens. Between the return of
 //!   [`pause`](crate::WorkQueue::pause) and a `resume` no key is handed out, with an exception for lock-free queues.
 //!
 //! # Shut-down

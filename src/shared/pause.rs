@@ -15,11 +15,11 @@
 //! flag under the hub's lock. If it is set, the `resume` comes later, and therefore sees the key.
 //!
 //! **No wake-up is lost.** A getter goes on the list before it looks at the flag, and `resume` locks each shard between the clearing of the
-//! flag and its look at the keys. If the getter's visit comes later, it finds the flag clear, and if `resume` comes later, it finds the keys
-//! that the getter has left, and the getter on the list. In a lock-free queue two fences take the place of the lock.
+//! flag and its look at the keys. If the getter's visit comes later, it finds the flag clear, and if `resume` comes later, it finds the
+//! keys that the getter has left, and the getter on the list. In a lock-free queue two fences take the place of the lock.
 //!
-//! **The shut-down** clears the flag in the critical section in which it refuses adds and takes all getters off the list (I7). A `pause` that
-//! comes later changes nothing, so no drain waits for a `resume`.
+//! **The shut-down** clears the flag in the critical section in which it refuses adds and takes all getters off the list (I7). A `pause`
+//! that comes later changes nothing, so no drain waits for a `resume`.
 
 use super::Shared;
 use super::hub::Flags;
