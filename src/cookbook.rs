@@ -230,6 +230,9 @@
 //! # });
 //! ```
 //!
+//! **No runs for a while**, because a database is down or an operator says so: [`pause`](crate::WorkQueue::pause) the queue. Keys
+//! gather, each once, until [`resume`](crate::WorkQueue::resume), and a drain ends the pause.
+//!
 //! **At most n runs a second**, of all keys together: [`pace`](crate::WorkQueueBuilder::pace). Workers wait for it without a key in their
 //! hands, so that the key that is then first comes next.
 //!

@@ -19,7 +19,7 @@ use std::fmt;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum TryGetError {
-    /// No key is queued now.
+    /// No key is queued now, or none may be handed out: see [`try_get`](crate::WorkQueue::try_get).
     Empty,
     /// No key is queued, and the queue is shutting down. A key that was added again while it was processing may still come back when
     /// its holder is done.

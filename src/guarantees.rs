@@ -78,14 +78,16 @@
 //!   With the real clock getters queue expired keys, too, so that these need not wait until the driver gets a core.
 //! * **P12** A shut-down cuts delays off and loses none: the queue counts them, [`delayed_keys`] lists them, and [`take_delayed`] returns
 //!   them.
-//! * **P31** *Pace.* With a [pace](crate::WorkQueueBuilder::pace), all getters together get at most `burst + rate * span` keys over any span,
-//!   by the times at which they read the clock, with any number of shards. A token goes with a key, so that a getter that gives up has
-//!   spent none. Only [`stop`] and calls that take keys out do not wait for tokens.
+//! * **P31** *Pace and pause.* With a [pace](crate::WorkQueueBuilder::pace), all getters together get at most `burst + rate * span` keys
+//!   over any span, by the times at which they read the clock, with any number of shards. A token goes with a key, so that a
+//!   getter that gives up has spent none. Only [`stop`] and calls that take keys out do not wait for tokens. Between the return of
+//!   [`pause`](crate::WorkQueue::pause) and a `resume` no key is handed out, with an exception for lock-free queues.
 //!
 //! # Shut-down
 //!
 //! * **P6** The queue refuses adds from the shut-down on, still hands out its queued keys, and queues dirty keys again when they are done.
 //!   A get that finds no queued key says that the queue is shut down; while a group that is held back (P32) has queued keys, it waits instead.
+//!   The shut-down ends a pause of the queue, and none begins after it.
 //! * **P7** *Drain.* A drain returns when no key is queued or processing, at its deadline, or when a plain shut-down follows. Any number of
 //!   callers may drain at the same time.
 //!
@@ -150,6 +152,7 @@
 //! | `cancel`, `remove` | what was found is taken out |
 //! | the expiry of a delay | the key leaves the wheel and is added |
 //! | `shut_down` | the flag is set |
+//! | `pause`, `resume` | with one shard, when they have had its lock |
 //! | the return of a drain or `wait_idle` | nothing is left, the time is up, or a later shut-down releases the drain |
 //! | `forget`, and calls that return a number or a flag | the number or flag is cleared or read |
 //! | `inspect().key` | the key is looked up; the pace and a limiter of your own are asked beside |

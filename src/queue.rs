@@ -487,7 +487,9 @@ impl<K> WorkQueue<K> {
     /// Takes the first queued key, without waiting.
     ///
     /// # Errors
-    /// If no key is queued: [`ShutDown`](TryGetError::ShutDown) if the queue is shut down, [`Empty`](TryGetError::Empty) otherwise.
+    /// If no key is queued: [`ShutDown`](TryGetError::ShutDown) if the queue is shut down, [`Empty`](TryGetError::Empty) otherwise. `Empty`
+    /// also if the queue holds its keys back: while it is [paused](Self::pause), has no token of its
+    /// [pace](crate::WorkQueueBuilder::pace), or all their [groups](crate::GroupLimits) are held back.
     ///
     /// # Examples
     /// ```
@@ -922,6 +924,70 @@ impl<K> WorkQueue<K> {
     /// ```
     pub fn shut_down_with_drain_async(&self) -> ShutDownWithDrain<'_, K> {
         ShutDownWithDrain::new(&self.shared)
+    }
+
+    /// Hands nothing out until [`resume`](Self::resume), for example while what the handlers need is down. Adds and delays go on.
+    ///
+    /// * Keys stay queued, keep their order, and count as before; calls that take keys out, such as [`take_where`](Self::take_where), find
+    ///   them. Getters wait, and so do workers, at no cost. [`try_get`](Self::try_get) returns [`Empty`](TryGetError::Empty), and
+    ///   [`get_many`](Self::get_many) and [`get_batch`](Self::get_batch) return with what they have taken before.
+    /// * What was handed out goes on, and the call does not wait for it: see [`processing_len`](Self::processing_len). A handler may pause
+    ///   its queue.
+    /// * Pauses are not counted: after two, one `resume` is enough.
+    /// * A shut-down ends the pause, and a later call changes nothing. So do drains and stops, which otherwise might wait forever. (A
+    ///   [pause of a group](crate::Group::pause) stays.) [`wait_idle`](Self::wait_idle), in contrast, waits for the `resume`.
+    ///
+    /// Between the return of this call and the `resume` no key is taken, but a get that has taken its key before may return it later. In a
+    /// [lock-free](crate::WorkQueueBuilder::lock_free) queue, each get that began before this call has returned may still take one key.
+    ///
+    /// # Examples
+    /// ```
+    /// use keyqueue::{TryGetError, WorkQueue};
+    ///
+    /// let queue = WorkQueue::new();
+    /// queue.pause();
+    /// queue.add("pod-1");
+    /// assert_eq!(queue.try_get().unwrap_err(), TryGetError::Empty);
+    /// assert_eq!(queue.len(), 1);
+    /// queue.resume();
+    /// assert_eq!(*queue.try_get().unwrap(), "pod-1");
+    /// ```
+    pub fn pause(&self) {
+        self.shared.pause();
+    }
+
+    /// Ends a [pause](Self::pause), and wakes getters for the keys that may be handed out. Does nothing if the queue is not paused.
+    ///
+    /// # Examples
+    /// ```
+    /// # use keyqueue::WorkQueue;
+    /// # use std::thread;
+    /// let queue = WorkQueue::new();
+    /// queue.pause();
+    /// queue.add("pod-1");
+    /// thread::scope(|scope| {
+    ///     let worker = scope.spawn(|| queue.get().map(|item| *item.key())); // waits
+    ///     queue.resume();
+    ///     assert_eq!(worker.join().unwrap(), Some("pod-1"));
+    /// });
+    /// ```
+    pub fn resume(&self) {
+        self.shared.end_pause();
+    }
+
+    /// Whether the queue is [paused](Self::pause). A snapshot.
+    ///
+    /// # Examples
+    /// ```
+    /// let queue = keyqueue::WorkQueue::<u32>::new();
+    /// queue.pause();
+    /// assert!(queue.is_paused());
+    /// queue.shut_down(); // which ends the pause
+    /// assert!(!queue.is_paused());
+    /// ```
+    #[must_use]
+    pub fn is_paused(&self) -> bool {
+        self.shared.is_paused()
     }
 
     /// Waits until the queue is idle, which means that no key is queued, processing or delayed. After a shut-down delays do not count, as

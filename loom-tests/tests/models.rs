@@ -11,6 +11,7 @@ mod measure;
 mod memory;
 mod order;
 mod pace;
+mod pause;
 mod shards;
 mod shutdown;
 mod stop;

@@ -103,7 +103,7 @@ impl<K> Shared<K> {
     /// Takes a key from the shard with which this thread stays, or from the one that it chooses.
     #[inline(never)]
     pub(super) fn choose(&self) -> Option<Taken<K>> {
-        if self.flags().has(Flags::PACED) && self.tokens() == 0 {
+        if self.lets_none_out() {
             return None;
         }
         let mut busy = Busy::default();
@@ -169,13 +169,19 @@ impl<K> Shared<K> {
                 if !joins {
                     locked.set_stay(None);
                 }
-                if self.tokens() == 0 {
+                if self.lets_none_out() {
                     return None;
                 }
                 own = None;
             }
             None
         })
+    }
+
+    /// Whether the queue is paused, or has no token.
+    fn lets_none_out(&self) -> bool {
+        let flags = self.flags();
+        flags.has(Flags::PAUSED) || flags.has(Flags::PACED) && self.tokens() == 0
     }
 
     /// Whether a getter goes on to stay with a shard, whose front was `chosen` when it chose it: as long as the front is of no lower level,

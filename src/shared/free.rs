@@ -252,6 +252,9 @@ impl<K> Shared<K> {
     /// `try_get`.
     #[inline(never)]
     pub(super) fn free_take(this: &Arc<Self>, free: &Free<K>) -> Option<Claimed<K>> {
+        if this.is_paused() {
+            return None;
+        }
         let taken = this.free_taken(free, free.take()?);
         Some(Self::hand_out(this, taken))
     }
@@ -561,6 +564,9 @@ impl<K> Shared<K> {
         if expires && self.first.driver_until() < NEVER && self.first.driver_until() <= settings.clock.now() {
             let turn = self.free_expire(free, settings.clock.now(), BY_GETTER);
             self.tell_expired_as_getter(Some(turn));
+        }
+        if self.is_paused() {
+            return Visited { found: None, passed_by: false, handed_out: free.handed_out() };
         }
         loop {
             let settled = free.settled();

@@ -178,7 +178,8 @@ impl<K> Shared<K> {
     /// Takes up to `max` of the queued keys.
     pub(crate) fn take_many(&self, max: usize, mut each: impl FnMut(Taken<K>)) {
         if_free!(self, free => {
-            (0..max).map_while(|_| free.take()).for_each(|node| each(self.free_taken(free, node)));
+            let next = || if self.is_paused() { None } else { free.take() };
+            (0..max).map_while(|_| next()).for_each(|node| each(self.free_taken(free, node)));
         });
         if self.is_single() {
             self.take_many_from_first(max, each);
@@ -298,10 +299,10 @@ impl<K> Shared<K> {
     }
 
     /// A getter that is on the list has found no key, or no token. In the latter case it has the driver wake a getter for the next one, or
-    /// wakes one itself if the token has come meanwhile.
+    /// wakes one itself if the token has come meanwhile. If the queue is paused, the getters that `resume` wakes do this.
     fn await_token(this: &Arc<Self>) {
         let Some(pace) = &this.pace else { return };
-        if this.waits_by_itself() || this.ready() == 0 {
+        if this.waits_by_itself() || this.is_paused() || this.ready() == 0 {
             return;
         }
         let tokens = pace.tokens(this.settings.clock.now());
@@ -319,7 +320,8 @@ impl<K> Shared<K> {
 
     /// Until when a thread parks that waits for a token by itself.
     fn own_token_at(&self) -> Option<Instant> {
-        let pace = self.pace.as_ref().filter(|_| self.waits_by_itself() && self.ready() > 0)?;
+        let waits = || self.waits_by_itself() && !self.is_paused() && self.ready() > 0;
+        let pace = self.pace.as_ref().filter(|_| waits())?;
         let clock = &self.settings.clock;
         let now = clock.now();
         let tokens = pace.tokens(now);
@@ -336,7 +338,11 @@ impl<K> Shared<K> {
         }
         let mut hub = self.hub();
         let queued = self.ready();
-        let at_most = if hub.is_paced_by_driver() { at_most.min(self.tokens()) } else { at_most };
+        let at_most = match hub.is_paused() {
+            true => 0, // `resume` wakes them: it comes later, and sees these keys
+            false if hub.is_paced_by_driver() => at_most.min(self.tokens()),
+            false => at_most,
+        };
         for _ in 0..at_most {
             let Some(waiter) = hub.getters.next(queued) else { return };
             hub.wakes.push(waiter);

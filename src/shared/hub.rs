@@ -72,15 +72,17 @@ impl Flags {
     pub(super) const FREE: Self = Self::LIMITED;
     /// Hand-outs have a [pace](super::pace). Never cleared.
     pub(super) const PACED: Self = Self(1 << 8);
+    /// The queue is [paused](super::pause). The shut-down clears it for good.
+    pub(super) const PAUSED: Self = Self(1 << 9);
 
     /// Some thread or task waits for keys, or for the end of the work.
     pub(super) const AWAITED: Self = Self(Self::GETTERS.0 | Self::DRAINERS.0);
 
     /// The flags that make an add take its slow path.
-    pub(super) const ADD: Self = Self(!(Self::DRAINERS.0 | Self::PACED.0));
+    pub(super) const ADD: Self = Self(!(Self::DRAINERS.0 | Self::PACED.0 | Self::PAUSED.0));
     /// The same, for a hand-out.
     pub(super) const HAND_OUT: Self =
-        Self(Self::MEASURED.0 | Self::NO_DRIVER.0 | Self::ORDERED.0 | Self::LIMITED.0 | Self::PACED.0);
+        Self(Self::MEASURED.0 | Self::NO_DRIVER.0 | Self::ORDERED.0 | Self::LIMITED.0 | Self::PACED.0 | Self::PAUSED.0);
     /// The same, for `done`.
     pub(super) const DONE: Self = Self(Self::MEASURED.0 | Self::GETTERS.0 | Self::DRAINERS.0 | Self::ORDERED.0);
     /// Getters may wait although keys are queued, also after the shut-down.
@@ -124,6 +126,12 @@ impl<'s> HubGuard<'s> {
 }
 
 impl HubGuard<'_> {
+    /// Whether the queue is paused. It stays so until the guard is dropped.
+    #[inline]
+    pub(super) fn is_paused(&self) -> bool {
+        Flags(self.flags.load(Ordering::Relaxed)).has(Flags::PAUSED) // Relaxed: written under this lock
+    }
+
     /// Whether the driver will wake a getter for the next token, so that calls that queue keys need not wake one.
     #[inline]
     pub(super) fn is_paced_by_driver(&self) -> bool {

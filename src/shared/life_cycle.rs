@@ -12,13 +12,15 @@ impl<K> Shared<K> {
         self.close(true);
     }
 
-    /// Wakes all getters, the driver, the tasks that wait for the shut-down and, if it `releases` them, all drains and idle waits.
+    /// Ends a pause of the queue, and wakes all getters, the driver, the tasks that wait for the shut-down and, if it `releases` them, all
+    /// drains and idle waits.
     ///
     /// Then enters each shard once, so that every later critical section sees that adds are refused (I7). Delays no longer count from here
     /// on, so an idle wait may be over: this wakes the waiters of a shard that has no queued or processing keys.
     pub(super) fn close(&self, releases: bool) -> u64 {
         let mut hub = self.hub();
         hub.set(Flags::SHUT_DOWN, true);
+        hub.set(Flags::PAUSED, false); // for good: see `pause`
         hub.wake_all_getters();
         let shut_down_waiters = hub.life_cycle.shut_down_waiters.take_all();
         hub.wakes.append(shut_down_waiters);

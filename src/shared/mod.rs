@@ -24,6 +24,7 @@
 //!   take_where                        | takes keys out: by a predicate, all delays, what workers leave
 //!   drain                             | waits for the end of the work
 //!   life_cycle                        | shut-down
+//!   pause                             | the pause of the whole queue
 //!   add_all   end_all                 | many adds, and many ends of processings
 //!   done   get   add   delays   dirty | the calls on keys; delays: `cancel` and `remove`, dirty: `until_dirty`
 //!   choose   lower                    | which shard a getter takes its key from
@@ -78,6 +79,7 @@ mod life_cycle;
 mod locked;
 mod lower;
 mod pace;
+mod pause;
 mod reports;
 mod section;
 mod settings;

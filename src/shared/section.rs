@@ -62,6 +62,8 @@ pub(super) struct Section<'s, K> {
     stamp: Option<fn() -> u64>,
     /// What each hand-out spends a token of. `None` in the modes of hot calls.
     pub(super) pace: Option<&'s Pace>,
+    /// Whether it hands nothing out, because the queue is paused. `false` in the modes of hot calls.
+    is_paused: bool,
     owed: Owed,
     /// Whether what is published may have changed.
     has_changed: bool,
@@ -111,10 +113,11 @@ impl<K> Shared<K> {
     pub(super) fn section<'s>(&'s self, held: Held<'s, K>) -> Section<'s, K> {
         let mut section = self.section_in(held, self.mode());
         section.pace = self.pace.as_deref();
+        section.is_paused = self.is_paused();
         section
     }
 
-    /// The same in a mode that the caller has read, for other verbs than `get` if the queue has a pace.
+    /// The same in a mode that the caller has read, for other verbs than `get` if the queue has a pace or is paused.
     #[inline(always)]
     pub(super) fn section_in<'s>(&'s self, held: Held<'s, K>, mode: Mode) -> Section<'s, K> {
         Section { mode, ..self.plain_section(held, self.stamp) }
@@ -124,8 +127,8 @@ impl<K> Shared<K> {
     #[inline(always)]
     pub(super) fn plain_section<'s>(&'s self, held: Held<'s, K>, stamp: Option<fn() -> u64>) -> Section<'s, K> {
         let (mode, owed) = (Mode::PLAIN, Owed::NOTHING);
-        let (pace, must_end) = (None, MustEnd);
-        Section { shared: self, held, mode, stamp, pace, owed, has_changed: false, takes: false, must_end }
+        let (pace, is_paused, must_end) = (None, false, MustEnd);
+        Section { shared: self, held, mode, stamp, pace, is_paused, owed, has_changed: false, takes: false, must_end }
     }
 
     /// Reads the clock for a key that became dirty.
@@ -162,7 +165,7 @@ impl<K> Shared<K> {
         if owed.has(Owed::READY) && flags.has(Flags::GETTERS) {
             let queued = locked.len() * self.shards();
             let mut hub = self.hub();
-            let wanted = if hub.is_paced_by_driver() { 0 } else { owed.ready() };
+            let wanted = if hub.is_paused() || hub.is_paced_by_driver() { 0 } else { owed.ready() };
             (0..wanted).map_while(|_| hub.getters.next(queued)).for_each(|getter| wakes.push(getter));
         }
         if owed.has(Owed::DRAINED) && flags.has(Flags::DRAINERS) {
@@ -297,9 +300,13 @@ impl<'s, K> Section<'s, K> {
         claimed
     }
 
-    /// Spends the token of the hand-out that the caller is about to make. Returns `false` if there is a key, but no token for it.
+    /// Whether the queue lets a key out: it is not paused, and has a token for the hand-out that the caller is about to make, which this
+    /// spends. If there is no key, it need not have one.
     #[inline(always)]
-    pub(super) fn spend_token(&self, level: Option<u8>) -> bool {
+    pub(super) fn lets_out(&self, level: Option<u8>) -> bool {
+        if self.is_paused {
+            return false;
+        }
         let Some(pace) = self.pace else { return true };
         let has_key = match level {
             Some(level) => self.order().is_ready(level),

@@ -375,6 +375,12 @@ impl<K> Shared<K> {
         Flags(self.flags.load(Ordering::Acquire)) // pairs with the release in `HubGuard::set`
     }
 
+    /// Whether nothing is handed out: see [`pause`](super::pause).
+    #[inline]
+    pub(crate) fn is_paused(&self) -> bool {
+        self.flags().has(Flags::PAUSED)
+    }
+
     /// Whether adds are refused. If so, the caller sees what happened before the shut-down.
     #[inline]
     pub(crate) fn is_shutting_down(&self) -> bool {

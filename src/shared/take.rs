@@ -83,7 +83,7 @@ impl<K> Section<'_, K> {
     /// The next key, or that of a level, with its times. Sets `now` if it reads the clock.
     #[inline(always)]
     pub(super) fn take(&mut self, level: Option<u8>, now: &mut Option<u64>) -> Option<Taken<K>> {
-        if !self.spend_token(level) {
+        if !self.lets_out(level) {
             return None;
         }
         let claimed = self.get(level)?;

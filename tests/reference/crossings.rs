@@ -28,7 +28,7 @@ const SETTINGS: [&str; 19] = [
 
 /// The steps, by the names of `op.rs`. An outcome of a handler counts when its loop applies it.
 #[rustfmt::skip]
-const STEPS: [&str; 74] = [
+const STEPS: [&str; 76] = [
     "Add", "AddAll", "AddAfter", "AddWith now", "AddWith EarliestWins", "AddWith Replace", "AddWith KeepExisting", "AddWith limited",
     "AddRateLimited", "Cancel", "Remove", "Forget", "TakeWhere", "TakeDelayed", "Look",
     "Get Try", "Get TryOwned", "Get Timeout", "Get Get", "Get Owned", "GetMany", "Batch", "Work",
@@ -38,6 +38,7 @@ const STEPS: [&str; 74] = [
     "StartLoop", "PollLoop", "DropLoop",
     "Finish Success", "Finish RequeueAfter", "Finish RequeueWith", "Finish Retry", "Finish Failed", "Finish RetryAfter",
     "Finish PauseGroup", "Finish GiveUp", "Finish Panic", "Finish Cooldown", "SetGroup", "UnsetGroup", "PauseGroup", "ResumeGroup",
+    "Pause", "Resume",
     "Stop", "DrainWorkers", "Advance", "Turn", "ShutDown", "DrainTimeout", "IdleTimeout",
     "Block WaitIdle", "Block Drain", "Block Join", "Block DrainWorkers", "ShrinkToFit", "Repeat", "Finish",
 ];
@@ -118,7 +119,7 @@ const CALLED: [(Fault, &[&[&str]]); Fault::ALL.len()] = [
             &ENDS,
             &STOPS,
             &["Add*", "Cancel", "Remove", "TakeWhere", "TakeDelayed", "Wait Item", "Wait OwnedItem", "Wait Drained"],
-            &["StartLoop", "PollLoop", "Turn", "ShutDown", "DrainTimeout", "Block Drain"],
+            &["StartLoop", "PollLoop", "Turn", "Resume", "ShutDown", "DrainTimeout", "Block Drain"],
         ],
     ),
     (Fault::Handler, &[&["StartLoop", "PollLoop"]]),

@@ -71,6 +71,9 @@ pub(crate) enum Op {
     UnsetGroup(u8),
     PauseGroup(u8, Span),
     ResumeGroup(u8),
+    /// `WorkQueue::pause`.
+    Pause,
+    Resume,
     /// Of the calls of this code in one call of the queue the one of this number, from 0, panics: in the first call that makes so many.
     Fault(Fault, u8),
 }

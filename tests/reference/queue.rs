@@ -197,6 +197,8 @@ pub(crate) struct Reference {
     /// The limits that were set, and the ends of pauses, by group.
     pub(crate) set: BTreeMap<u8, Limit>,
     pub(crate) pauses: BTreeMap<u8, u64>,
+    /// The queue was paused, and not resumed since.
+    pub(crate) paused: bool,
     /// The tokens of groups with a rate, and the groups for which no turn has found a token since they had none.
     tokens: BTreeMap<u8, Tokens>,
     pub(crate) throttled: BTreeSet<u8>,
@@ -260,6 +262,7 @@ impl Reference {
             shard_of,
             set: BTreeMap::new(),
             pauses: BTreeMap::new(),
+            paused: false,
             tokens: BTreeMap::new(),
             throttled: BTreeSet::new(),
             paid: BTreeMap::new(),
@@ -761,9 +764,14 @@ impl Reference {
         (1..).zip(self.paced.iter().rev()).map(until).max().unwrap_or(0).saturating_sub(self.now)
     }
 
+    /// A shut-down ends the pause, and none begins after it.
+    pub(crate) fn is_paused(&self) -> bool {
+        self.paused && !self.shut_down
+    }
+
     /// The keys that a get may return now.
     pub(crate) fn next_keys(&self) -> Vec<u8> {
-        if self.paced_for() > 0 {
+        if self.is_paused() || self.paced_for() > 0 {
             return Vec::new();
         }
         let with_keys = self.shards.iter().filter(|order| !order.levels.is_empty());
@@ -775,6 +783,7 @@ impl Reference {
         let plan = self.plan.clone();
         let next = self.order(key).next(&plan).into_iter().find(|(next, _)| *next == key);
         let (_, level) = next.expect("the key is not the next one of its shard, or of its group");
+        assert!(!self.is_paused(), "handed out during a pause");
         assert_eq!(self.paced_for(), 0, "faster than the pace");
         self.paced.extend(self.plan.pace.map(|_| self.now));
         if self.paced.len() > 1000 {

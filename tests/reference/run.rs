@@ -504,6 +504,16 @@ impl<'q> Run<'q> {
                 let group = self.plan.group_of(*n);
                 self.changed_group(self.plan.groups.is_some(), |reference| reference.resume_group(group));
             }
+            Op::Pause => {
+                self.call(|| queue.pause()).expect("a pause passes no panic on");
+                self.returned();
+                self.reference.paused = true;
+            }
+            Op::Resume => {
+                self.call(|| queue.resume()).expect("a resume passes no panic on");
+                self.returned();
+                self.reference.paused = false;
+            }
             Op::Fault(..) => {}
         }
     }
@@ -558,6 +568,8 @@ impl<'q> Run<'q> {
             self.step(&Op::DropLoop(0));
             self.check();
         }
+        self.step(&Op::Resume);
+        self.check();
         for group in 0..self.plan.groups.unwrap_or(0) {
             self.step(&Op::ResumeGroup(group));
             self.check();

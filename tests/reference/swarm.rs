@@ -387,6 +387,23 @@ fn with_tenants(random: &mut Random, has_rates: bool, ops: Vec<Op>) -> Vec<Op> {
     all
 }
 
+/// The same steps, and pauses of the queue.
+fn with_pauses(random: &mut Random, ops: Vec<Op>) -> Vec<Op> {
+    let mut all = Vec::new();
+    for op in ops {
+        all.push(match op {
+            Op::Repeat(times, body) => Op::Repeat(times, with_pauses(random, body)),
+            op => op,
+        });
+        match random.below(12) {
+            0 => all.push(Op::Pause),
+            1 | 2 => all.push(Op::Resume),
+            _ => {}
+        }
+    }
+    all
+}
+
 /// The same with a driver thread, and with getters that expire delays.
 pub(crate) fn lives_inside(seeds: impl Iterator<Item = u64>, inside: Inside) -> u64 {
     run_each(seeds, |_, plan| Plan { inside: Some(inside), ..plan })
@@ -406,6 +423,9 @@ fn run_each(seeds: impl Iterator<Item = u64>, with: impl Fn(u64, Plan) -> Plan) 
             (plan, ops) = (Plan { rate: None, pace: None, ..plan }, life_of_work());
         } else if plan.tenants {
             ops = with_tenants(&mut Random::Seed(!seed), plan.rate.is_some(), ops);
+        }
+        if seed % 3 == 1 {
+            ops = with_pauses(&mut Random::Seed(seed.rotate_left(32)), ops);
         }
         count += steps(&ops) as u64;
         if fails(&plan, &ops) {

@@ -92,6 +92,27 @@ pub(crate) fn alphabets() -> Vec<Alphabet> {
             plans: vec![group.clone(), Plan { max_retries: Some(0), ..group.clone() }],
         },
         Alphabet {
+            name: "pauses",
+            letters: vec![
+                Op::AddAll(vec![0, 1]),
+                Op::Wait(Goal::Item),
+                Op::Poll(0),
+                Op::DropWaiter(0),
+                Op::Get(Form::Try),
+                Op::Pause,
+                Op::Resume,
+                Op::ShutDown,
+                Op::Advance(TEN),
+                Op::Turn,
+            ],
+            plans: vec![
+                Plan::plain(),
+                Plan { shards: 4, ..Plan::plain() },
+                Plan { pace: Some((10, 1)), ..Plan::plain() },
+                group.clone(),
+            ],
+        },
+        Alphabet {
             name: "tenants",
             letters: vec![
                 Op::AddAll(vec![0, 1]),
@@ -151,6 +172,14 @@ pub(crate) fn rare_lives() {
     // A getter waits after the shut-down for a key of a full group, and that key is taken back.
     let takes_back = [Op::AddAll(vec![0, 1]), Op::Get(Form::Try), Op::ShutDown, Op::Wait(Goal::Item), Op::Remove(1)];
     run(&plan, &takes_back);
+    // Getters wait in a paused queue, until a resume, whose first wake-up may panic, or the shut-down.
+    let paused =
+        [Op::Pause, Op::AddAll(vec![0, 1]), Op::Wait(Goal::Item), Op::Wait(Goal::Item), Op::Get(Form::Try), Op::Turn];
+    for plan in [&Plan::plain(), &Plan { shards: 4, ..Plan::plain() }, &observed, &plan] {
+        for ends in [&[Op::Resume][..], &[Op::Fault(Fault::Waker, 0), Op::Resume], &[Op::ShutDown, Op::Pause]] {
+            run(plan, &[&paused, ends, &[Op::Poll(0), Op::Get(Form::Try)]].concat());
+        }
+    }
     let own = Plan { limiter: Limiter::Own, ..plan.clone() };
     let limited = How { rate_limited: true, ..How::new() };
     for end in [End::Retry, End::RequeueAfter(TEN), End::RequeueWith(limited)] {

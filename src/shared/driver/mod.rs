@@ -154,7 +154,8 @@ impl<K> Shared<K> {
         let (mut hub, is_manual) = (self.hub(), self.settings.driver == Driver::Manual);
         let now = self.settings.clock.now();
         if is_manual || hub.getters.token_at.take_if(|at| *at <= now).is_some() {
-            let again = pace.wake(&mut hub, self.ready(), now);
+            let ready = if hub.is_paused() { 0 } else { self.ready() };
+            let again = pace.wake(&mut hub, ready, now);
             hub.getters.token_at = again.filter(|_| !is_manual);
         }
     }

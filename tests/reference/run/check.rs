@@ -24,6 +24,7 @@ impl Run<'_> {
         assert_eq!((queue.processing_len(), stats.processing), (processing.len(), processing.len()));
         assert_eq!((queue.delayed_len(), stats.delayed), (delayed.len(), delayed.len()));
         assert_eq!((queue.shutting_down(), stats.shutting_down), (reference.shut_down, reference.shut_down));
+        assert_eq!(queue.is_paused(), reference.is_paused());
         let counts = Counts {
             pushed: stats.pushed,
             coalesced: stats.coalesced,
