@@ -6,6 +6,7 @@ mod tasks;
 #[path = "support/until.rs"]
 mod until;
 
+#[cfg(feature = "stream")]
 use futures_core::Stream;
 use keyqueue::{Clock, Driver, GetTimeoutError, TryGetError, WorkQueue, WorkQueueBuilder};
 use std::pin::pin;
@@ -54,10 +55,13 @@ fn nothing_is_handed_out() {
         assert_eq!(queue.get_timeout(MS).unwrap_err(), GetTimeoutError::Timeout, "{kind}");
         let task = std::sync::Arc::<Calls>::default();
         let (mut get, mut owned) = (pin!(queue.get_async()), pin!(queue.get_owned_async()));
-        let (mut batch, mut stream) = (pin!(queue.get_batch_async(3)), pin!(queue.stream()));
+        let mut batch = pin!(queue.get_batch_async(3));
+        #[cfg(feature = "stream")]
+        let mut stream = pin!(queue.stream());
         assert!(poll(get.as_mut(), &task).is_pending() && poll(owned.as_mut(), &task).is_pending(), "{kind}");
         assert!(poll(batch.as_mut(), &task).is_pending(), "{kind}");
         let waker = std::task::Waker::noop();
+        #[cfg(feature = "stream")]
         assert!(stream.as_mut().poll_next(&mut std::task::Context::from_waker(waker)).is_pending(), "{kind}");
         queue.add(12);
         held.done();
