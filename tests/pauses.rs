@@ -60,9 +60,11 @@ fn nothing_is_handed_out() {
         let mut stream = pin!(queue.stream());
         assert!(poll(get.as_mut(), &task).is_pending() && poll(owned.as_mut(), &task).is_pending(), "{kind}");
         assert!(poll(batch.as_mut(), &task).is_pending(), "{kind}");
-        let waker = std::task::Waker::noop();
         #[cfg(feature = "stream")]
-        assert!(stream.as_mut().poll_next(&mut std::task::Context::from_waker(waker)).is_pending(), "{kind}");
+        {
+            let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+            assert!(stream.as_mut().poll_next(&mut context).is_pending(), "{kind}");
+        }
         queue.add(12);
         held.done();
         assert_eq!((queue.len(), queue.processing_len()), (12, 0), "{kind}");
