@@ -938,7 +938,7 @@ impl<K> WorkQueue<K> {
     ///   [pause of a group](crate::Group::pause) stays.) [`wait_idle`](Self::wait_idle), in contrast, waits for the `resume`.
     ///
     /// Between the return of this call and the `resume` no key is taken, but a get that has taken its key before may return it later. In a
-    /// [lock-free](crate::WorkQueueBuilder::lock_free) queue, each get that began before this call has returned may still take one key.
+    /// lock-free queue, each get that began before this call has returned may still take one key.
     ///
     /// # Examples
     /// ```
