@@ -833,7 +833,8 @@ impl Reference {
     /// A group pays what its handler has taken (P20). Over 1000 times the longest handler, groups that have had keys all the time have paid
     /// alike, by their weights: Jain's index is at least 0.99. (That is all that is checked: in which order the groups come is not.)
     fn pay(&mut self, group: u8, time: u64) {
-        self.paid.entry(group).or_default().1 += time;
+        let paid = &mut self.paid.entry(group).or_default().1;
+        *paid = paid.saturating_add(time);
         let contest = &mut self.contest;
         let Some(paid) = contest.paid.get_mut(&group) else { return };
         *paid += u128::from(time);
