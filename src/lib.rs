@@ -169,9 +169,9 @@
 //! # Observing a queue
 //!
 //! [`stats`](WorkQueue::stats) is a snapshot of the counters, which `Debug` shows, too. [`inspect`](WorkQueue::inspect) says
-//! [what a key waits for](Inspect::key), and has lists of keys, levels and groups, and histograms if the queue [measures](WorkQueueBuilder::measure). The feature `metrics` exports client-go's metrics
-//! every 500 ms while there are keys, and nothing has to be started for that. The feature `tracing` gives each hand-out a
-//! [span](Item#method.span). An [`Observer`](observe::Observer) of your own receives each event.
+//! [what a key waits for](Inspect::key), and has lists of keys, levels and groups, and histograms if the queue
+//! [measures](WorkQueueBuilder::measure). The feature `metrics` exports client-go's metrics every 500 ms while there are keys, and nothing
+//! has to be started for that. The feature `tracing` gives each hand-out a [span](Item#method.span). An [`Observer`](observe::Observer) of your own receives each event.
 //!
 //! # What it guarantees
 //!

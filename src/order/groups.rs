@@ -275,6 +275,7 @@ impl<T: Copy> Groups<T> {
         credit
     }
 
+    /// The same for a lane that is no home, or if turns are paid in handler time. The short way above saves a look at the home.
     #[inline(never)]
     fn credit_of(&mut self, number: u32, turns: u64, must_give: bool) -> u32 {
         let group = self.lanes[number].home(number);

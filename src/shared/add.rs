@@ -117,20 +117,8 @@ impl<K: Hash + Eq> Shared<K> {
         (priority, conflict): Now,
         wakeups: Wakeups,
     ) -> Added {
-        let mut hand; // as in `add_special`
-        let (held, found) = this.find_to_add(held, &key, hash);
-        hand = Some(key);
-        let added = in_mode!(this, held, section, _extras => {
-            section.mode.is_awaited &= wakeups == Wakeups::Now;
-            let added = section.add_found(&mut hand, hash, found, How { priority, conflict, ..How::NOW });
-            section.end();
-            added
-        });
-        // Asked after the section, because a group that is held back may be the first to need the driver.
-        if this.has_extras() {
-            Self::after_add(this, added);
-        }
-        added
+        let place = this.place_in(held, &key, hash);
+        Self::add_at(this, key, place, How { priority, conflict, ..How::NOW }, wakeups)
     }
 
     /// `add_with`.
@@ -195,8 +183,7 @@ impl<K: Hash + Eq> Shared<K> {
             None => {
                 let held = this.first.lock();
                 this.first.publish_buckets(&held);
-                let (held, found) = this.find_to_add(held, &key, hash);
-                Place { held, hash, found, claim: None }
+                this.place_in(held, &key, hash)
             }
         };
         Self::add_at(this, key, place, how, Wakeups::Now)
@@ -212,6 +199,7 @@ impl<K: Hash + Eq> Shared<K> {
     }
 
     /// An add, however it is made, to its place. If code panics, the claim is given back, after the shard.
+    #[inline(always)]
     fn add_at(this: &Arc<Self>, key: K, place: Place<'_, K>, how: How<'_>, wakeups: Wakeups) -> Added {
         let mut hand; // as in `add_special`
         let Place { held, hash, found, claim } = place;
@@ -225,7 +213,7 @@ impl<K: Hash + Eq> Shared<K> {
             section.end();
             added
         });
-        // Asked after the section, because its delay may be the first.
+        // Asked after the section, because its delay may be the first, or its group, which is held back, the first to need the driver.
         if this.has_extras() {
             Self::after_add(this, added);
         }
@@ -256,9 +244,9 @@ impl<K: Hash + Eq> Shared<K> {
         }
     }
 
-    /// Looks for a key that is to be added in a queue with groups. If it is new, the shard is unlocked while its group is asked for (P17).
+    /// The place of a key in a queue with one shard. If the key is new, the shard is unlocked while its group is asked for (P17).
     #[inline(always)]
-    fn find_to_add<'s>(&self, mut held: Held<'s, K>, key: &K, hash: KeyHash) -> (Held<'s, K>, Found<K>) {
+    fn place_in<'s>(&self, mut held: Held<'s, K>, key: &K, hash: KeyHash) -> Place<'s, K> {
         let (mut entry, mut group) = (held.marks().find(key, hash), Group::default());
         if entry.is_none() && !self.is_shutting_down() {
             let locked = held.locked;
@@ -267,7 +255,7 @@ impl<K: Hash + Eq> Shared<K> {
             held = locked.lock();
             entry = held.marks().find(key, hash);
         }
-        (held, Found { entry, group })
+        Place { held, hash, found: Found { entry, group }, claim: None }
     }
 }
 

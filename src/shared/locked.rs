@@ -120,7 +120,7 @@ struct Published {
     /// Until when the driver may park, as far as this shard is concerned. A call that sets an earlier deadline tells the hub.
     driver_until: AtomicU64,
     /// In a queue with priorities or groups: the levels of the queued keys, and a time before the push of the first key that is of another
-    /// level than the front. At first NORMAL alone, because a shard writes them before it has a key of another level.
+    /// level than the front, or 0 with groups. At first NORMAL alone, because a shard writes them before it has a key of another level.
     levels: [AtomicU64; 4],
     lower: AtomicU64,
 }

@@ -23,7 +23,6 @@ use super::locked::{Busy, Locked};
 use super::take::Taken;
 use crate::order::{TURNS, Words};
 use crate::sync::Ordering;
-use std::iter;
 
 /// When the last turn was due, and the level that had it, in one word.
 #[derive(Clone, Copy)]
@@ -66,8 +65,7 @@ impl<K> Shared<K> {
         let moves_to =
             |next: Turn| self.turn.compare_exchange(word, next.word(), Ordering::Relaxed, Ordering::Relaxed).is_ok();
         let mut levels = Words::default();
-        let shards = || iter::once(&self.first).chain(&self.others);
-        shards().filter(|locked| !locked.seems_empty()).for_each(|locked| levels.add(locked.levels()));
+        self.all().filter(|locked| !locked.seems_empty()).for_each(|locked| levels.add(locked.levels()));
         let top = levels.top()?;
         let Some(level) = levels.below(turn.last.min(top)).or_else(|| levels.below(top)) else {
             // No lower level waits, so the next turn is `TURNS` hand-outs from now.
@@ -87,7 +85,7 @@ impl<K> Shared<K> {
             let may_have =
                 |locked: &&Locked<K>| !locked.seems_empty() && locked.has_level(level) && !passed.contains(locked);
             // If there is none, the turn stays due for the next choice.
-            let locked = shards().filter(may_have).min_by_key(rank)?;
+            let locked = self.all().filter(may_have).min_by_key(rank)?;
             let Some(held) = locked.lock_to_take(locked.lock_passes() == 0, &mut passed) else { continue };
             if !held.order().is_ready(level) {
                 passed.insert(locked);
@@ -100,8 +98,7 @@ impl<K> Shared<K> {
             let taken = self.take(held, Some(level));
             if taken.is_some() {
                 next.into_iter().for_each(|next| next.store(locked.index as u64 + 1, Ordering::Relaxed));
-            }
-            if taken.is_none() {
+            } else {
                 // There is no token, so the turn stays due, unless another getter has gone on.
                 let _ = self.turn.compare_exchange(then.word(), word, Ordering::Relaxed, Ordering::Relaxed);
             }
