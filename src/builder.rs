@@ -1,7 +1,6 @@
 //! Queue configuration.
 
 use crate::observe::Observer;
-use crate::order::Shares;
 use crate::rate_limiter::{RateLimiter, Schedule, default_backoff};
 use crate::shared::{Limiter, MAX_SHARDS, Order, Settings, Shared, start_driver_thread};
 use crate::sync::Arc;
@@ -610,7 +609,7 @@ impl<K> WorkQueueBuilder<K> {
     /// assert!((8..=12).contains(&(hand_outs[0] / hand_outs[1])), "{hand_outs:?}");
     /// ```
     pub fn fair_share(mut self, share: FairShare) -> Self {
-        self.settings.order.shares = share.shares();
+        self.settings.order.shares = share;
         self
     }
 
@@ -689,7 +688,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueueBuilder<K> {
         let function = |is_set: bool| is_set.then(|| "a function".to_owned());
         let [weight, limits] = [order.weight_of.is_some(), order.limits_of.is_some()].map(function);
         let limit = order.limit.map(|limit| limit.to_string());
-        let by_work = (order.shares == Shares::WorkTime).then(|| "WorkTime".to_owned());
+        let by_work = (order.shares == FairShare::WorkTime).then(|| "WorkTime".to_owned());
         let (no_groups, has_limits) = (order.group_of.is_none(), limits.is_some());
         let refused = [
             ("group_limits", limits, no_groups, "it needs `fair_by`"),

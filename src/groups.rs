@@ -1,6 +1,6 @@
 //! What a user says of groups: their limits, how they share the queue, and calls on one of them.
 
-use crate::order::{Group as Order, Limits, PerSecond, Shares};
+use crate::order::{Group as Order, Limits, PerSecond};
 use crate::shared::{MAX_WEIGHT, Shared, most_processing};
 use crate::{GroupStats, InvalidArgument, WorkQueue};
 use std::fmt;
@@ -162,15 +162,6 @@ pub enum FairShare {
     /// By the time that their keys are processing, from the hand-out to its end. A group whose handlers take ten times as long gets a tenth
     /// of the hand-outs. Such a queue reads the clock at each hand-out and at its end.
     WorkTime,
-}
-
-impl FairShare {
-    pub(crate) fn shares(self) -> Shares {
-        match self {
-            Self::HandOuts => Shares::HandOuts,
-            Self::WorkTime => Shares::WorkTime,
-        }
-    }
 }
 
 /// One [group](crate::WorkQueueBuilder::fair_by) of a queue, from [`WorkQueue::group`]: changes its limits, and pauses it.

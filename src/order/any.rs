@@ -2,7 +2,8 @@
 //! looks for another order than the line (O1).
 
 use super::bits::Words;
-use super::{Bin, Group, GroupView, Groups, Levels, Line, NORMAL, PLACES, Place, Shares};
+use super::{Bin, Group, GroupView, Groups, Levels, Line, NORMAL, PLACES, Place};
+use crate::FairShare;
 
 pub(crate) struct AnyOrder<T> {
     /// All keys, as long as there is no other order.
@@ -38,7 +39,7 @@ impl<T: Copy> AnyOrder<T> {
     }
 
     /// `rotates` and `is_strict` are as in [`Groups::new`].
-    pub(crate) fn groups(shares: Shares, rotates: bool, is_strict: bool) -> Self {
+    pub(crate) fn groups(shares: FairShare, rotates: bool, is_strict: bool) -> Self {
         let other = Other::Groups(Box::new(Groups::new(shares, rotates, is_strict)));
         Self { line: Line::new(0, false), other, strict: is_strict }
     }

@@ -32,15 +32,9 @@ use super::stamps::{Stamps, stamp_of_push};
 use super::turns::{Level, Rest};
 use super::work::Work;
 use super::{Bin, FIRSTS, Garbage, Group, NONE, Place, Slab, by_level, level_of, priority_of, share, visit};
+use crate::FairShare;
 use crate::rate_limiter::Rate;
 use std::collections::BTreeMap;
-
-/// How turns are paid.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Shares {
-    HandOuts,
-    WorkTime,
-}
 
 /// What is known of a group.
 #[derive(Clone, Copy, Debug)]
@@ -102,7 +96,7 @@ const INDEXED: u8 = if cfg!(test) { 4 } else { 16 };
 
 impl<T: Copy> Groups<T> {
     /// `rotates`: lower levels get one of 16 hand-outs of this order. If the queue `is_strict`, they get none of a group with a limit.
-    pub(crate) fn new(shares: Shares, rotates: bool, is_strict: bool) -> Self {
+    pub(crate) fn new(shares: FairShare, rotates: bool, is_strict: bool) -> Self {
         Self {
             table: GroupTable::new(),
             lanes: Slab::default(),
@@ -113,7 +107,7 @@ impl<T: Copy> Groups<T> {
             rest: Rest::default(),
             limits: LimitTable::default(),
             holds: Holds::default(),
-            work: (shares == Shares::WorkTime).then(Work::default),
+            work: (shares == FairShare::WorkTime).then(Work::default),
             is_strict,
             len: 0,
             blocked: 0,

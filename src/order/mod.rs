@@ -40,7 +40,7 @@ mod work;
 
 pub(crate) use any::AnyOrder;
 pub(crate) use bits::Words;
-pub(crate) use groups::{GroupView, Groups, NO_NEW, Shares};
+pub(crate) use groups::{GroupView, Groups, NO_NEW};
 pub(crate) use levels::Levels;
 pub(crate) use limits::{Limits, PerSecond};
 pub(crate) use line::Line;

@@ -1,11 +1,11 @@
 //! What a builder says of a new queue, with the user's functions: its limiter, its observer, and those that name groups.
 
 use crate::observe::Observer;
-use crate::order::{Group, Limits, Shares};
+use crate::order::{Group, Limits};
 use crate::rate_limiter::{RateLimiter, ScheduleFn};
 use crate::shared::driver::states::Driver;
 use crate::time::clock::Clock;
-use crate::{DelayedAdd, OnPanic};
+use crate::{DelayedAdd, FairShare, OnPanic};
 use ahash::RandomState;
 
 /// The most shards that a queue can have.
@@ -64,7 +64,7 @@ pub(crate) struct Order<K> {
     /// Whether lower priorities wait while higher ones have keys.
     pub(crate) strict: bool,
     /// How groups pay for their turns.
-    pub(crate) shares: Shares,
+    pub(crate) shares: FairShare,
     /// At most this number of keys of a group are processing.
     pub(crate) limit: Option<usize>,
     /// A hash of the group of a key.
@@ -77,7 +77,7 @@ pub(crate) struct Order<K> {
 
 impl<K> Default for Order<K> {
     fn default() -> Self {
-        let shares = Shares::HandOuts;
+        let shares = FairShare::HandOuts;
         Self { strict: false, shares, limit: None, group_of: None, weight_of: None, limits_of: None }
     }
 }

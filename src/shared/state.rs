@@ -5,20 +5,20 @@ use super::hub::{Flags, Hub, HubGuard};
 use super::locked::{Front, Locked};
 use super::pace::Pace;
 use super::settings::{Limiter, Settings};
-use crate::Added;
 use crate::coop;
 #[cfg(feature = "lock-free")]
 use crate::free::Free;
 use crate::key::KeyHash;
 use crate::machine::{Claimed, Machine, NEVER};
 use crate::observe::{Observer, RunCounters};
-use crate::order::{AnyOrder, Group, NO_NEW, Shares};
+use crate::order::{AnyOrder, Group, NO_NEW};
 use crate::panics::contained;
 use crate::random::SplitMix;
 use crate::sync::{
     Arc, AtomicU16, AtomicU64, Mutex, Ordering, counted_stamp, hasher, next_id, note_parallelism, stamp,
 };
 use crate::time::nanos;
+use crate::{Added, FairShare};
 use ahash::RandomState;
 use crossbeam_utils::CachePadded;
 use std::hash::{BuildHasher, Hash, Hasher};
@@ -111,7 +111,7 @@ impl<K: Hash + Eq> Shared<K> {
         #[cfg(feature = "lock-free")]
         let flags = if settings.lock_free { Flags(flags.0 | Flags::FREE.0) } else { flags };
         let measured = flags.has(Flags::MEASURED);
-        if measured || order.limits_of.is_some() || order.shares == Shares::WorkTime {
+        if measured || order.limits_of.is_some() || order.shares == FairShare::WorkTime {
             clock.calibrate();
         }
         if clock.is_given() {

@@ -9,7 +9,7 @@ use keyqueue::{Clock, DelayedAdd, Driver, FairShare, GroupLimits, MockClock, OnP
 use std::sync::Mutex;
 use std::time::Duration;
 
-/// A token for each of so many nanoseconds, and the burst.
+/// The nanoseconds that a token takes, and the burst.
 pub(crate) type Rate = (u64, u32);
 
 /// What holds a group back: the number of its keys that may be processing, and its rate.

@@ -27,7 +27,7 @@ const WORK_TIME: u8 = 4;
 /// Hand-outs of a group in a second, and at once.
 const RATE: (f64, u32) = (1e8, 1 << 30);
 
-/// A queue of N groups in so many shards, with what `HAS` names.
+/// A queue of N groups in this number of shards, whose groups have what `HAS` names.
 struct Tenants<const N: u64, const SHARDS: usize, const HAS: u8>(WorkQueue<u64>);
 
 subject!(

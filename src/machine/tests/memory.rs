@@ -1,9 +1,10 @@
 //! Memory that was asked for stays, and what a burst took comes back, also while a key stays queued (P15). No verb visits many keys.
 
+use crate::FairShare;
 use crate::key::KeyHash;
 use crate::machine::{Claimed, End, EntryRef, How, Machine, Mode, Owed};
 use crate::order::tests::VISITS;
-use crate::order::{AnyOrder, Group, Limits, Shares};
+use crate::order::{AnyOrder, Group, Limits};
 use crate::{Added, DelayedAdd};
 
 const MANY: u64 = if cfg!(miri) {
@@ -69,7 +70,7 @@ impl Watched {
 #[test]
 fn groups_give_memory_back_while_one_key_stays() {
     for (of_each, limit, at_once) in [(1, None, false), (1, None, true), (3, Some(1), false), (3, Some(2), false)] {
-        let mut watched = Watched::new(AnyOrder::groups(Shares::HandOuts, false, true), MANY / of_each, 0);
+        let mut watched = Watched::new(AnyOrder::groups(FairShare::HandOuts, false, true), MANY / of_each, 0);
         watched.limit = limit;
         watched.add(MANY, -100);
         (0..MANY).for_each(|key| watched.add(key, [0, 0, 100][key as usize % 3]));
@@ -143,7 +144,7 @@ fn capacity_stays_until_it_is_shrunk() {
 #[test]
 fn starts_of_runs_go_with_their_slots() {
     const KEYS: u64 = if cfg!(miri) { 500 } else { 20_000 };
-    let mut watched = Watched::new(AnyOrder::groups(Shares::WorkTime, false, true), 100, 0);
+    let mut watched = Watched::new(AnyOrder::groups(FairShare::WorkTime, false, true), 100, 0);
     (0..KEYS).for_each(|key| watched.add(key, 0));
     let held: Vec<_> = (0..KEYS).map(|_| watched.get()).collect();
     let number = |claimed: &Claimed<u64>| watched.machine.held(claimed).number();

@@ -10,11 +10,12 @@ use super::reference::op::{End, Form, How, Op, Span};
 use super::reference::plan::{Limiter, Plan};
 use super::reference::queue::{Counts, NEVER, Reference};
 use super::run_times::Times;
+use crate::FairShare;
 use crate::key::KeyHash;
 use crate::machine::{
     self, BATCH, Cancelled, Claimed, DirtyTicket, Ended, Failure, FailureDelay, Machine, Mode, Owed, Which,
 };
-use crate::order::{AnyOrder, Group, Shares};
+use crate::order::{AnyOrder, Group};
 use crate::rate_limiter::{ItemExponentialFailure, ItemFastSlow, RateLimiter, ScheduleFn};
 use crate::{Added, OnPanic};
 use std::cell::Cell;
@@ -117,7 +118,7 @@ impl Run {
         let reference = Reference::new(plan.clone(), vec![0; 256], plan.limits());
         let order = match plan.groups {
             None => AnyOrder::new(plan.strict),
-            Some(_) => AnyOrder::groups(Shares::HandOuts, !plan.strict, plan.strict),
+            Some(_) => AnyOrder::groups(FairShare::HandOuts, !plan.strict, plan.strict),
         };
         let [nano, never] = [Duration::from_nanos(1), Duration::MAX];
         let schedule = match plan.limiter {

@@ -1,9 +1,10 @@
 //! Stamps, beside a list of all pushes with their times; and what getters of several machines make of them.
 
 use crate::DelayedAdd;
+use crate::FairShare;
 use crate::key::KeyHash;
 use crate::machine::{Claimed, End, EntryRef, How, Machine, Mode, Seen, Which};
-use crate::order::{AnyOrder, Group, NO_NEW, Shares, Words, level_of};
+use crate::order::{AnyOrder, Group, NO_NEW, Words, level_of};
 use std::collections::BTreeMap;
 
 /// Pushes with one stamp.
@@ -177,7 +178,7 @@ fn hash(key: u32) -> KeyHash {
 #[test]
 fn stamps_are_those_of_a_list_of_pushes() {
     let line = || AnyOrder::new(false);
-    let groups = || AnyOrder::groups(Shares::HandOuts, true, false);
+    let groups = || AnyOrder::groups(FairShare::HandOuts, true, false);
     let cases = [(line(), 1, false), (line(), 1, true), (groups(), 7, false), (groups(), 100, true)];
     for (seed, (order, groups, has_levels)) in (0..).zip(cases) {
         let (mut random, mut shard) = (fastrand::Rng::with_seed(seed), Shard::new(order, groups));
@@ -218,7 +219,7 @@ fn stamps_are_those_of_a_list_of_pushes() {
 /// Keys that want stamps are taken in the same critical section, and their blocks and lanes are freed.
 #[test]
 fn what_wants_a_stamp_may_be_gone() {
-    for order in [AnyOrder::new(false), AnyOrder::groups(Shares::HandOuts, true, false)] {
+    for order in [AnyOrder::new(false), AnyOrder::groups(FairShare::HandOuts, true, false)] {
         let mut machine = Machine::new(order, DelayedAdd::default(), 0);
         machine.want_stamps();
         for round in 1..4 {
@@ -316,7 +317,7 @@ fn a_key_is_overtaken_by_a_bounded_number() {
 fn the_first_key_of_a_group_comes_soon_also_with_several_shards() {
     const KEYS: u32 = if cfg!(miri) { 100 } else { 1000 };
     for (count, getters) in [(16, 1), (16, 8), (4, 4)] {
-        let shards = (0..count).map(|_| Shard::new(AnyOrder::groups(Shares::HandOuts, true, false), 1000)).collect();
+        let shards = (0..count).map(|_| Shard::new(AnyOrder::groups(FairShare::HandOuts, true, false), 1000)).collect();
         let mut all = Getters::new(shards, getters, 5);
         let mut worst = 0;
         // As many keys as there are, shard by shard, so that one may be far behind the others.

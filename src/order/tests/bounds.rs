@@ -1,8 +1,9 @@
 //! Memory comes back, and no call visits many keys.
 
 use super::{Keys, VISITS};
+use crate::FairShare;
 use crate::order::line::Block;
-use crate::order::{AnyOrder, Bin, Group, Groups, Place, Shares};
+use crate::order::{AnyOrder, Bin, Group, Groups, Place};
 
 const MANY: u32 = if cfg!(debug_assertions) { 30_000 } else { 1_000_000 };
 
@@ -103,7 +104,7 @@ fn the_first_keys_of_each_line() {
         assert_eq!(firsts(&keys, &|_| false), expected);
     }
     // As many levels and groups as there are: some of them.
-    for (order, keys_of) in [(AnyOrder::groups(Shares::HandOuts, true, false), 1000), (AnyOrder::new(false), 200)] {
+    for (order, keys_of) in [(AnyOrder::groups(FairShare::HandOuts, true, false), 1000), (AnyOrder::new(false), 200)] {
         let mut keys = Keys::new(order, MANY);
         for key in 0..MANY {
             keys.enter(key, u64::from(key), 1);
@@ -260,7 +261,7 @@ fn a_line_keeps_some_blocks() {
         keys.bin = Bin::new();
     }
     // With other orders it does nothing.
-    let mut groups = AnyOrder::<u32>::groups(Shares::HandOuts, true, false);
+    let mut groups = AnyOrder::<u32>::groups(FairShare::HandOuts, true, false);
     let before = groups.bytes();
     groups.reserve(KEYS as usize);
     assert_eq!(groups.bytes(), before);
@@ -388,7 +389,7 @@ fn the_front_is_found_at_once() {
 fn pages_go_with_what_is_in_them() {
     const KEYS: u32 = 2000;
     for (of_group, removed) in [(KEYS, false), (KEYS, true), (1, false), (1, true)] {
-        let (mut groups, mut bin) = (Groups::<u32>::new(Shares::HandOuts, true, false), Bin::new());
+        let (mut groups, mut bin) = (Groups::<u32>::new(FairShare::HandOuts, true, false), Bin::new());
         let enter = |groups: &mut Groups<u32>, key| {
             groups.enter_group(Group { hash: u64::from(key / of_group), ..Group::default() })
         };
@@ -428,7 +429,7 @@ fn pages_go_with_what_is_in_them() {
 /// The lanes of groups that stay go with their keys, and so do the pages of these.
 #[test]
 fn pages_of_lanes_go_while_the_groups_stay() {
-    let (mut groups, mut bin) = (Groups::<u32>::new(Shares::HandOuts, false, true), Bin::new());
+    let (mut groups, mut bin) = (Groups::<u32>::new(FairShare::HandOuts, false, true), Bin::new());
     let entered: Vec<u32> = (0..8).map(|hash| groups.enter_group(Group { hash, ..Group::default() })).collect();
     for priority in (i8::MIN..=i8::MAX).rev() {
         entered.iter().for_each(|group| _ = groups.push(*group, priority, *group));
@@ -442,7 +443,7 @@ fn pages_of_lanes_go_while_the_groups_stay() {
 /// A shrink forgets some idle lanes a call, and says whether there are more.
 #[test]
 fn a_shrink_of_idle_lanes_is_short() {
-    let (mut groups, mut bin) = (Groups::<u32>::new(Shares::HandOuts, true, false), Bin::new());
+    let (mut groups, mut bin) = (Groups::<u32>::new(FairShare::HandOuts, true, false), Bin::new());
     let entered: Vec<u32> = (0..100).map(|hash| groups.enter_group(Group { hash, ..Group::default() })).collect();
     entered.iter().for_each(|group| _ = groups.push(*group, 0, *group));
     entered.iter().for_each(|_| _ = groups.pop(0, &mut bin));

@@ -7,7 +7,8 @@ mod stamps;
 mod turns;
 mod work;
 
-use super::{AnyOrder, Bin, Group, Limits, PerSecond, Place, Shares, level_of};
+use super::{AnyOrder, Bin, Group, Limits, PerSecond, Place, level_of};
+use crate::FairShare;
 use fastrand::Rng;
 use plain::{Plain, Rules};
 
@@ -38,7 +39,7 @@ impl Keys {
     }
 
     fn with_groups(limit: Option<u32>, strict: bool, keys: u32) -> Self {
-        let order = AnyOrder::groups(Shares::HandOuts, !strict, strict);
+        let order = AnyOrder::groups(FairShare::HandOuts, !strict, strict);
         Self { max_processing: limit.unwrap_or(u32::MAX), ..Self::new(order, keys) }
     }
 
@@ -364,7 +365,7 @@ fn levels_do_what_plain_lists_do() {
 #[test]
 fn groups_do_what_plain_lists_do() {
     for (groups, keys) in [(3, 60), (40, 200), (300, 400)] {
-        random_calls(|| AnyOrder::groups(Shares::HandOuts, true, false), PLAIN, keys < 400, groups, keys);
+        random_calls(|| AnyOrder::groups(FairShare::HandOuts, true, false), PLAIN, keys < 400, groups, keys);
     }
 }
 
@@ -374,7 +375,7 @@ fn groups_with_a_limit_do_what_plain_lists_do() {
         [(1, false, 5, 60), (2, false, 40, 200), (1, true, 13, 100), (3, false, 2, 300)]
     {
         let rules = Rules { strict, limit: Some(limit) };
-        random_calls(|| AnyOrder::groups(Shares::HandOuts, !strict, strict), rules, true, groups, keys);
+        random_calls(|| AnyOrder::groups(FairShare::HandOuts, !strict, strict), rules, true, groups, keys);
     }
 }
 
@@ -385,7 +386,7 @@ fn groups_that_change_do_what_plain_lists_do() {
         [(None, false, 4, 60), (Some(2), false, 30, 200), (Some(1), true, 7, 60), (None, false, 300, 300)]
     {
         let (rules, mut random) = (Rules { strict, limit }, Rng::with_seed(groups));
-        let mut run = Run::new(AnyOrder::groups(Shares::HandOuts, !strict, strict), rules, groups, keys);
+        let mut run = Run::new(AnyOrder::groups(FairShare::HandOuts, !strict, strict), rules, groups, keys);
         run.rates = vec![(10, 3), (200, 1)];
         for step in 0..steps() / 2 {
             let (key, group) = (random.u32(..keys), random.u64(..groups));
@@ -418,7 +419,7 @@ fn groups_that_change_do_what_plain_lists_do() {
 #[test]
 fn lanes_come_and_go() {
     for limit in [None, Some(1)] {
-        let order = AnyOrder::groups(Shares::HandOuts, true, false);
+        let order = AnyOrder::groups(FairShare::HandOuts, true, false);
         let mut run = Run::new(order, Rules { strict: false, limit }, 3, 60);
         let mut random = Rng::with_seed(9);
         for step in 0..steps() / 2 {
@@ -471,7 +472,7 @@ fn short_words_short(before: &[Op]) {
 #[test]
 fn all_short_words_with_groups() {
     for limit in [None, Some(1), Some(2)] {
-        short_words(|| AnyOrder::groups(Shares::HandOuts, true, false), Rules { strict: false, limit }, 2, &[]);
+        short_words(|| AnyOrder::groups(FairShare::HandOuts, true, false), Rules { strict: false, limit }, 2, &[]);
     }
-    short_words(|| AnyOrder::groups(Shares::HandOuts, false, true), Rules { strict: true, limit: Some(1) }, 2, &[]);
+    short_words(|| AnyOrder::groups(FairShare::HandOuts, false, true), Rules { strict: true, limit: Some(1) }, 2, &[]);
 }

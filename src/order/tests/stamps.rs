@@ -1,7 +1,8 @@
 //! Stamps are times of pushes, or a bit older; and of hand-outs, with groups.
 
 use super::{Keys, steps};
-use crate::order::{AnyOrder, Shares};
+use crate::FairShare;
+use crate::order::AnyOrder;
 use fastrand::Rng;
 use std::collections::HashMap;
 
@@ -88,8 +89,8 @@ fn random_sections(order: AnyOrder<u32>, all_levels: bool, groups: u64, batches:
 fn stamps_are_times_of_pushes() {
     random_sections(AnyOrder::new(false), false, 0, true);
     random_sections(AnyOrder::new(false), true, 0, true);
-    random_sections(AnyOrder::groups(Shares::HandOuts, true, false), true, 7, false);
-    random_sections(AnyOrder::groups(Shares::HandOuts, false, true), true, 300, true);
+    random_sections(AnyOrder::groups(FairShare::HandOuts, true, false), true, 7, false);
+    random_sections(AnyOrder::groups(FairShare::HandOuts, false, true), true, 300, true);
 }
 
 /// The first key with a priority comes when keys are queued, of which the last wants a stamp.
@@ -121,7 +122,7 @@ fn a_line_that_becomes_a_level_keeps_its_stamps() {
 /// An order that was not asked to wants none.
 #[test]
 fn no_stamps_unless_they_are_wanted() {
-    for order in [AnyOrder::new(false), AnyOrder::groups(Shares::HandOuts, true, false)] {
+    for order in [AnyOrder::new(false), AnyOrder::groups(FairShare::HandOuts, true, false)] {
         let (mut keys, mut last) = (Keys::new(order, 1000), None);
         for key in 0..1000 {
             keys.enter(key, 0, 1);

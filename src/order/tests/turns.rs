@@ -2,7 +2,8 @@
 
 use super::Keys;
 use super::plain::Limits;
-use crate::order::{AnyOrder, Shares};
+use crate::FairShare;
+use crate::order::AnyOrder;
 use std::collections::{HashMap, HashSet};
 
 /// Group B always has HIGH keys, C keys at 50, D (with `low_too`) LOW keys; G has keys at NORMAL and one LOW key, and one key at most is
@@ -81,7 +82,7 @@ fn a_group_that_is_full_now_and_then_passes_no_other() {
 #[test]
 fn lower_levels_take_turns() {
     for (strict, groups) in [(false, false), (true, false), (false, true), (true, true)] {
-        let order = if groups { AnyOrder::groups(Shares::HandOuts, !strict, strict) } else { AnyOrder::new(strict) };
+        let order = if groups { AnyOrder::groups(FairShare::HandOuts, !strict, strict) } else { AnyOrder::new(strict) };
         let mut keys = Keys::new(order, 80);
         let priority = |key: u32| [100, 3, 0, -100][key as usize / 20];
         for key in 0..80 {
@@ -328,8 +329,8 @@ fn upcoming_keys_come_soon() {
     for (order, priority, groups) in [
         (AnyOrder::new(false), 0, 1),
         (AnyOrder::new(false), 100, 1),
-        (AnyOrder::groups(Shares::HandOuts, true, false), 0, 1),
-        (AnyOrder::groups(Shares::HandOuts, true, false), 0, 8),
+        (AnyOrder::groups(FairShare::HandOuts, true, false), 0, 1),
+        (AnyOrder::groups(FairShare::HandOuts, true, false), 0, 8),
     ] {
         let mut keys = Keys::new(order, 64);
         for key in 0..64 {
@@ -351,7 +352,7 @@ fn upcoming_keys_come_soon() {
 /// next keys would find a full bucket.
 #[test]
 fn a_group_without_keys_remembers_what_it_has_spent() {
-    let mut keys = Keys::new(AnyOrder::groups(Shares::HandOuts, true, false), 3);
+    let mut keys = Keys::new(AnyOrder::groups(FairShare::HandOuts, true, false), 3);
     let limits = Limits { weight: 1, max: u32::MAX, rate: Some((100, 2)) };
     let come_and_go = |keys: &mut Keys, key| {
         keys.enter_with(key, 0, limits);

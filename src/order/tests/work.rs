@@ -1,7 +1,8 @@
 //! Turns that are paid in handler time.
 
 use super::Keys;
-use crate::order::{AnyOrder, Shares};
+use crate::FairShare;
+use crate::order::AnyOrder;
 use fastrand::Rng;
 
 /// Groups that always have keys, by their weights and the durations of their handlers.
@@ -16,7 +17,7 @@ struct Load<'l> {
 /// all getters were with one group.
 fn shares(load: &Load<'_>) -> (Vec<u64>, f64) {
     let total: u32 = load.keys.iter().sum();
-    let mut keys = Keys::new(AnyOrder::groups(Shares::WorkTime, true, false), total);
+    let mut keys = Keys::new(AnyOrder::groups(FairShare::WorkTime, true, false), total);
     let (mut group_of, mut random) = (Vec::new(), Rng::with_seed(5));
     for (group, count) in load.keys.iter().enumerate() {
         for _ in 0..*count {
