@@ -69,7 +69,10 @@ pub enum KeyActivity {
     Queued,
     /// It is queued, and its group is held back. If several things hold that back, this is a pause if there is one, and else the rate.
     HeldBack(HeldBack),
-    /// It is queued, and the [pace](crate::WorkQueueBuilder::pace) of the queue has no token.
+    /// It is queued, nothing holds its group back, and the queue is [paused](crate::WorkQueue::pause).
+    Paused,
+    /// It is queued, and the [pace](crate::WorkQueueBuilder::pace) of the queue has no token. A pause of the group or of the queue, and
+    /// the limits of the group, come before that.
     Paced {
         /// The time until the next token comes, which may go to another key.
         left: Duration,
@@ -139,13 +142,15 @@ pub enum DelayedBy {
 }
 
 impl KeyState {
-    /// `paced_until`: when the next token of the pace comes, if there is none now. `external`: failures that the queue has not counted.
-    pub(crate) fn new(seen: &KeySeen, paced_until: Option<u64>, external: usize, now: u64) -> Self {
+    /// `is_paused`: whether the queue is. `paced_until`: when the next token of the pace comes, if there is none now. `external`: failures
+    /// that the queue has not counted.
+    pub(crate) fn new(seen: &KeySeen, is_paused: bool, paced_until: Option<u64>, external: usize, now: u64) -> Self {
         let left = |until| time_left(until, now);
         let queued = || {
             let held_back = seen.group.as_ref().and_then(|group| HeldBack::of(group, now)).map(KeyActivity::HeldBack);
+            let paused = is_paused.then_some(KeyActivity::Paused);
             let paced = paced_until.map(|until| KeyActivity::Paced { left: left(until) });
-            held_back.or(paced).unwrap_or(KeyActivity::Queued)
+            held_back.or(paused).or(paced).unwrap_or(KeyActivity::Queued)
         };
         let activity = match (seen.is_processing, seen.is_dirty, seen.delay, seen.rests_until) {
             (true, dirty, ..) => KeyActivity::Processing { dirty },
@@ -214,6 +219,10 @@ impl fmt::Display for KeyState {
             KeyActivity::Queued => {
                 begin(f, "queued")?;
                 f.write_str(", ready to be handed out")?;
+            }
+            KeyActivity::Paused => {
+                begin(f, "queued")?;
+                f.write_str(", behind the queue's pause")?;
             }
             KeyActivity::Paced { left } => {
                 begin(f, "queued")?;

@@ -235,7 +235,7 @@ impl<K: Hash + Eq> Shared<K> {
         let now = self.settings.clock.now();
         let tokens = self.pace.as_ref().map(|pace| pace.tokens(now));
         let paced_until = tokens.filter(|tokens| tokens.count == 0).map(|tokens| tokens.more_at);
-        KeyState::new(&seen, paced_until, external, now)
+        KeyState::new(&seen, self.is_paused(), paced_until, external, now)
     }
 
     /// Looks at a key in one critical section, in which the clock is not read.

@@ -1288,10 +1288,11 @@ impl Reference {
         }
         if state.dirty {
             let paced = Some(self.paced_for()).filter(|left| *left > 0);
-            let activity = match (self.held_back(self.plan.group_of(key)), paced) {
-                (Some(held_back), _) => KeyActivity::HeldBack(held_back),
-                (None, Some(left)) => KeyActivity::Paced { left: duration(left) },
-                (None, None) => KeyActivity::Queued,
+            let activity = match (self.held_back(self.plan.group_of(key)), self.is_paused(), paced) {
+                (Some(held_back), ..) => KeyActivity::HeldBack(held_back),
+                (None, true, _) => KeyActivity::Paused,
+                (None, false, Some(left)) => KeyActivity::Paced { left: duration(left) },
+                (None, false, None) => KeyActivity::Queued,
             };
             return (activity, Some(self.now - state.dirty_since), self.level_of(key).expect("it is queued"), delay);
         }
