@@ -92,7 +92,7 @@ impl GetState {
     /// The task gives up. A wake-up that it has received goes to the next getter (W3).
     pub(crate) fn leave<K>(self, shared: &Shared<K>) {
         if let Self::Waiting(ticket) = self {
-            shared.leave_getters(ticket);
+            shared.leave_getters(ticket, false);
         }
     }
 }

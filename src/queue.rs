@@ -534,19 +534,29 @@ impl<K> WorkQueue<K> {
     pub fn get_timeout(&self, timeout: Duration) -> Result<Item<'_, K>, GetTimeoutError> {
         match Shared::try_take(&self.shared) {
             Some(claimed) => Ok(Item::new(&self.shared, claimed)),
-            None => self.get_parked(&Deadline::after(timeout)),
+            None => self.get_parked(&Deadline::after(timeout), &|| false),
         }
     }
 
     #[cold]
     fn get_slow(&self) -> Option<Item<'_, K>> {
-        self.get_parked(&Deadline::never()).ok()
+        self.get_parked(&Deadline::never(), &|| false).ok()
+    }
+
+    /// Like [`get`](Self::get), for a loop that may have to end instead: if it waits, and `leaves` says so after it was woken or before it
+    /// parks, the error is `Timeout`.
+    #[inline]
+    pub(crate) fn get_unless(&self, leaves: impl Fn() -> bool) -> Result<Item<'_, K>, GetTimeoutError> {
+        match Shared::try_take(&self.shared) {
+            Some(claimed) => Ok(Item::new(&self.shared, claimed)),
+            None => self.get_parked(&Deadline::never(), &leaves),
+        }
     }
 
     /// `get`, after it found no queued key.
     #[cold]
-    fn get_parked(&self, deadline: &Deadline) -> Result<Item<'_, K>, GetTimeoutError> {
-        match Shared::get_parked(&self.shared, deadline) {
+    fn get_parked(&self, deadline: &Deadline, leaves: &dyn Fn() -> bool) -> Result<Item<'_, K>, GetTimeoutError> {
+        match Shared::get_parked(&self.shared, deadline, leaves) {
             Wait::Item(taken) => Ok(Item::new(&self.shared, Shared::hand_out(&self.shared, taken))),
             Wait::ShutDown => Err(GetTimeoutError::ShutDown),
             Wait::GaveUp | Wait::Park(_) | Wait::ParkBriefly(_) => Err(GetTimeoutError::Timeout),

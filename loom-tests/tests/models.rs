@@ -14,6 +14,7 @@ mod pace;
 mod pause;
 mod shards;
 mod shutdown;
+mod size;
 mod stop;
 mod tenants;
 mod values;

@@ -199,7 +199,7 @@ mod tests {
         assert!(Shared::wait_idle(&queue.shared, &idle).is_ok() && !idle.has_started());
         let (got, drained) = (long(), long());
         assert!(Shared::drain(&queue.shared, &drained).is_ok() && !drained.has_started());
-        assert!(matches!(Shared::get_parked(&queue.shared, &got), Wait::ShutDown) && !got.has_started());
+        assert!(matches!(Shared::get_parked(&queue.shared, &got, &|| false), Wait::ShutDown) && !got.has_started());
 
         let queue = build();
         queue.add(1);

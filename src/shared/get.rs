@@ -219,9 +219,10 @@ impl<K> Shared<K> {
         }
     }
 
-    /// Takes a key. If none is queued, parks until one is, or until the deadline.
+    /// Takes a key. If none is queued, parks until one is, or until the deadline. A thread that `leaves` gives up after it was woken, and
+    /// does not park. It is asked without a lock, after the thread has gone on the list.
     #[cold]
-    pub(crate) fn get_parked(this: &Arc<Self>, deadline: &Deadline) -> Wait<K> {
+    pub(crate) fn get_parked(this: &Arc<Self>, deadline: &Deadline, leaves: &dyn Fn() -> bool) -> Wait<K> {
         Self::ensure_driver(this);
         if !deadline.is_zero() && !this.is_shutting_down() {
             deadline.start();
@@ -236,7 +237,13 @@ impl<K> Shared<K> {
             while let Wait::Park(ticket) | Wait::ParkBriefly(ticket) = wait {
                 let is_brief = matches!(wait, Wait::ParkBriefly(_));
                 let soon = if is_brief { Some(Instant::now() + BUSY) } else { this.own_token_at() };
-                Self::park(this, parker, deadline.start().into_iter().chain(soon).min());
+                if !leaves() {
+                    Self::park(this, parker, deadline.start().into_iter().chain(soon).min());
+                }
+                if leaves() {
+                    this.leave_getters(ticket, true);
+                    return Wait::GaveUp;
+                }
                 wait = Self::resume(this, ticket, Waiter::Thread(parker.unparker()), deadline.is_over());
             }
             wait
@@ -349,11 +356,16 @@ impl<K> Shared<K> {
         }
     }
 
-    /// For a future that is dropped without having taken a key (W3).
-    pub(crate) fn leave_getters(&self, ticket: Ticket) {
-        if self.arrive(ticket, false) {
+    /// For a getter that stops waiting without having looked for a key (W3).
+    pub(crate) fn leave_getters(&self, ticket: Ticket, is_thread: bool) {
+        if self.arrive(ticket, is_thread) {
             self.wake_getters(1);
         }
+    }
+
+    /// Wakes all getters, so that those that are to leave do (see `workers/size.rs`). The others look for a key, and wait again.
+    pub(crate) fn recall_getters(&self) {
+        self.hub().wake_all_getters();
     }
 
     /// Takes a getter that runs again off the list. Returns whether calls that queued keys have relied on it, because it was woken and has
@@ -496,7 +508,7 @@ mod tests {
         let queue = WorkQueue::<u32>::builder().driver(Driver::Manual).build();
         let task = Waiter::Task(Arc::new(Panics).into());
         let Wait::Park(ticket) = Shared::take_or_wait(&queue.shared, task) else { panic!("there is no key") };
-        queue.shared.leave_getters(ticket);
+        queue.shared.leave_getters(ticket, false);
         assert_eq!(queue.stats().caught_panics, 1);
     }
 }

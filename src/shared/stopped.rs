@@ -172,7 +172,7 @@ fn a_woken_getter_that_passes_by_still_counts_as_woken() {
         let holder = Stopped::in_shard(&queue, 1);
         let Wait::ParkBriefly(ticket) = Shared::resume(&queue.shared, ticket, waiter(), false) else { panic!("busy") };
         match then {
-            Then::IsDropped => queue.shared.leave_getters(ticket),
+            Then::IsDropped => queue.shared.leave_getters(ticket, false),
             Then::TakesOneOfTwo => {}
         }
         holder.goes_on();

@@ -2,7 +2,7 @@
 
 use crate::observe::Runs;
 use crate::panics::{contained, discard};
-use crate::sync::{Arc, AtomicBool, AtomicU64, JoinHandle, Mutex, Ordering, current_thread, next_id};
+use crate::sync::{Arc, AtomicBool, AtomicU64, AtomicUsize, JoinHandle, Mutex, Ordering, current_thread, next_id};
 use crate::time::deadline::Deadline;
 use crate::wait::{Ticket, WaitList, WakeList, leave, park_on, poll_on};
 use std::collections::BTreeMap;
@@ -105,12 +105,15 @@ impl PartialEq for Id {
 
 /// The loops of one [`Workers`](super::Workers).
 pub(super) struct Loops {
-    /// Set to end each loop after its current key.
-    stopped: AtomicBool,
+    /// How many of the [spawned](Counts::is_spawned) loops are to end before their next key, or [`ALL`]. Written under the lock of `core`.
+    ending: AtomicUsize,
     core: Arc<Mutex<Core>>,
     /// Locked while threads are started, and then `true` if all were started and may begin.
     gate: Mutex<bool>,
 }
+
+/// Each loop ends after its current key, also one that was not spawned.
+const ALL: usize = usize::MAX;
 
 #[derive(Default)]
 pub(crate) struct Core {
@@ -134,6 +137,8 @@ pub(crate) struct Core {
 #[derive(Default)]
 pub(super) struct Counts {
     id: Id,
+    /// Whether its loop was started by `spawn` or `spawn_tasks`, and is not about to end as one too many. Written under the lock.
+    is_spawned: AtomicBool,
     /// Each run counts in one of these six, before its key is done, so that the hot path stores one number.
     pub(super) done: Count,
     pub(super) requeued: Count,
@@ -172,6 +177,10 @@ impl Count {
 }
 
 impl Counts {
+    fn is_spawned(&self) -> bool {
+        self.is_spawned.load(Ordering::Relaxed) // Relaxed: decided under the lock
+    }
+
     #[cfg(feature = "tokio")]
     fn abort(&self) {
         if let Some(task) = self.task.get() {
@@ -208,6 +217,19 @@ impl Counts {
 }
 
 impl Core {
+    fn begin(&mut self, is_spawned: bool) -> Arc<Counts> {
+        let counts = Counts { is_spawned: AtomicBool::new(is_spawned), ..Counts::default() };
+        let counts = Arc::new(counts);
+        self.running.insert(counts.id, Arc::clone(&counts));
+        counts
+    }
+
+    /// A number of loops that goes up and down leaves no handles behind. (loom does not say whether a thread has ended.)
+    fn forget_ended_threads(&mut self) {
+        #[cfg(not(loom))]
+        self.threads.retain(|thread| !thread.is_finished());
+    }
+
     fn runs(&self) -> Runs {
         let mut runs = self.ended_runs;
         self.running.values().for_each(|counts| runs.add(counts.runs()));
@@ -227,7 +249,7 @@ impl Gate<'_> {
 impl Default for Loops {
     fn default() -> Self {
         let core = Arc::new(Mutex::new(Core::default()));
-        Self { stopped: AtomicBool::new(false), core, gate: Mutex::new(false) }
+        Self { ending: AtomicUsize::new(0), core, gate: Mutex::new(false) }
     }
 }
 
@@ -275,10 +297,52 @@ impl Loops {
     }
 
     /// Adds a loop, and returns its counts.
-    pub(super) fn begin(&self) -> Arc<Counts> {
-        let counts = Arc::new(Counts::default());
-        self.core.lock().running.insert(counts.id, Arc::clone(&counts));
-        counts
+    pub(super) fn begin(&self, is_spawned: bool) -> Arc<Counts> {
+        self.core.lock().begin(is_spawned)
+    }
+
+    /// Has this many spawned loops run. Returns the counts of those that the caller must start, and whether some are to end instead.
+    pub(super) fn resize(&self, n: usize) -> (Vec<Arc<Counts>>, bool) {
+        let core = &mut *self.core.lock();
+        if self.is_stopped() {
+            return (Vec::new(), false);
+        }
+        core.forget_ended_threads();
+        let spawned = core.running.values().filter(|counts| counts.is_spawned()).count();
+        let ending = spawned.saturating_sub(n);
+        self.ending.store(ending, Ordering::Release); // Release: as in `stop`
+        ((spawned..n).map(|_| core.begin(true)).collect(), ending > 0)
+    }
+
+    /// Whether this loop is to end instead of taking a key.
+    #[inline]
+    pub(super) fn ends(&self, counts: &Counts) -> bool {
+        // Acquire, with Release in `stop`: a loop that this ends sees what happened before `stop`.
+        let ending = self.ending.load(Ordering::Acquire);
+        ending != 0 && (ending == ALL || self.ends_as_one_too_many(counts))
+    }
+
+    #[cold]
+    fn ends_as_one_too_many(&self, counts: &Counts) -> bool {
+        counts.is_spawned() && self.take_off(counts, &mut self.core.lock())
+    }
+
+    /// Takes a loop off the number of those that are to end. Returns whether it was one of them.
+    fn take_off(&self, counts: &Counts, _locked: &mut Core) -> bool {
+        let ending = self.ending.load(Ordering::Relaxed); // Relaxed, here and below: written under this lock
+        if ending == 0 || ending == ALL || !counts.is_spawned() {
+            return ending == ALL; // a stop may have come since
+        }
+        self.ending.store(ending - 1, Ordering::Relaxed);
+        counts.is_spawned.store(false, Ordering::Relaxed);
+        true
+    }
+
+    /// Whether this loop, which waits for a key, should come back to [`ends`](Self::ends).
+    pub(super) fn may_end(&self, counts: &Counts) -> bool {
+        // Relaxed: it is written before the hub's lock is taken, and read after.
+        let ending = self.ending.load(Ordering::Relaxed);
+        ending != 0 && ending != ALL && counts.is_spawned()
     }
 
     /// Wakes those that wait for the loops. A waker's panic is caught and counted.
@@ -293,6 +357,7 @@ impl Loops {
     pub(super) fn end(&self, counts: &Arc<Counts>) {
         let waiting = {
             let core = &mut *self.core.lock();
+            self.take_off(counts, core); // if it ends for another reason
             core.running.remove(&counts.id);
             counts.add_to(&mut core.ended);
             core.ended_runs.add(counts.runs());
@@ -315,13 +380,12 @@ impl Loops {
     }
 
     pub(super) fn stop(&self) {
-        // Release, with Acquire in `is_stopped`: a loop that this ends sees what happened before `stop`.
-        self.stopped.store(true, Ordering::Release);
+        let _core = self.core.lock();
+        self.ending.store(ALL, Ordering::Release); // with Acquire in `ends`
     }
 
-    #[inline]
     pub(super) fn is_stopped(&self) -> bool {
-        self.stopped.load(Ordering::Acquire)
+        self.ending.load(Ordering::Acquire) == ALL
     }
 
     /// Waits until no loop is left, or until the deadline. It joins no thread, because a join has no deadline, and a thread whose loop has
@@ -412,7 +476,7 @@ mod tests {
             assert!(each <= 100, "{what}: {each} numbers are compared for each of {MANY}");
         };
         let (loops, mut alive) = (Loops::default(), Vec::new());
-        compared("a loop begins", &mut || alive.extend((0..MANY).map(|_| loops.begin())));
+        compared("a loop begins", &mut || alive.extend((0..MANY).map(|_| loops.begin(false))));
         let (some, others) = alive.split_at(alive.len() / 2);
         compared("a loop ends", &mut || some.iter().rev().chain(others).for_each(|counts| loops.end(counts)));
         assert_eq!(loops.tally().running, 0);
@@ -482,7 +546,7 @@ mod tests {
             }
         }
         let (loops, waker) = (Loops::default(), std::task::Waker::from(std::sync::Arc::new(Panics)));
-        let counts = loops.begin();
+        let counts = loops.begin(false);
         for end in [false, true] {
             let mut ended = loops.ended();
             assert!(Pin::new(&mut ended).poll(&mut Context::from_waker(&waker)).is_pending());

@@ -24,6 +24,7 @@ mod loops;
 mod outcome;
 mod run_loop;
 mod run_span;
+mod size;
 #[cfg(feature = "tokio")]
 mod tasks;
 
@@ -35,11 +36,12 @@ use crate::key::SlotId;
 use crate::panics::drop_each;
 use crate::queue::WorkQueue;
 use crate::shared::Shared;
-use crate::sync::{Arc, Mutex, spawn};
+use crate::sync::{Arc, Mutex};
 use crate::time::deadline::Deadline;
 use crate::{Item, Leftover};
 use loops::Loops;
 use run_loop::{Hooks, Loop};
+use size::{Start, Threads, outcome_of};
 use std::error::Error;
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -117,6 +119,8 @@ struct Inner<K> {
     refused: Mutex<Vec<(SlotId, K)>>,
     /// What [`Workers::finish`] has taken out, until it or another stop returns it.
     taken: Mutex<Leftover<K>>,
+    /// What has started the latest of the loops that [`Workers::set_concurrency`] counts.
+    starter: Mutex<Option<std::sync::Weak<dyn Start<K>>>>,
 }
 
 impl<K> Drop for Inner<K> {
@@ -378,7 +382,8 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkersBuilder<K> {
         let (queue, hooks, loops) = (self.queue, self.hooks, Loops::default());
         let counter = queue.shared.count_runs(|counters| counters.insert(loops.counter()));
         let (refused, taken) = (Mutex::new(Vec::new()), Mutex::new(Leftover::nothing()));
-        Workers { inner: Arc::new(Inner { queue, hooks, loops, counter, refused, taken }) }
+        let starter = Mutex::new(None);
+        Workers { inner: Arc::new(Inner { queue, hooks, loops, counter, refused, taken, starter }) }
     }
 
     /// What is wrong with the settings.
@@ -446,21 +451,16 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkersBuilder<K> {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, wrong));
         }
         let workers = self.build();
-        let handler = std::sync::Arc::new(handler);
+        let starter = std::sync::Arc::new(Threads::new(name, outcome_of(handler)));
+        workers.inner.start_with(&starter);
         // The threads wait at the gate until all of them are started.
         let gate = workers.inner.loops.gate();
-        for number in 0..threads {
-            let work = workers.enter(std::sync::Arc::clone(&handler));
-            let run = move || {
-                let (handler, own) = &work;
-                if own.may_begin() {
-                    own.run(&mut |item: &Item<'_, K>| handler(item));
-                }
-            };
-            workers.inner.loops.join_later(spawn(&format!("{name}-{number}"), run)?);
+        for _ in 0..threads {
+            let own = Loop::new(Arc::clone(&workers.inner), true);
+            std::sync::Arc::clone(&starter).start(own)?;
         }
         // Before a loop can end. Otherwise this thread might be the last to have the handler, and drop what it has captured.
-        drop(handler);
+        drop(starter);
         gate.open();
         Ok(workers)
     }
@@ -470,7 +470,7 @@ impl<K> Workers<K> {
     /// Adds a loop. The tuple drops the handler before the loop, which ends when it is dropped, so that everything the handler has captured
     /// is dropped before a join returns.
     fn enter<F>(&self, handler: F) -> (F, Loop<K>) {
-        (handler, Loop::new(Arc::clone(&self.inner)))
+        (handler, Loop::new(Arc::clone(&self.inner), false))
     }
 
     /// Counts of what the loops have done so far.

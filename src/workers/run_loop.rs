@@ -7,7 +7,7 @@ use crate::coop::KEYS_AT_ONCE;
 use crate::machine::End;
 use crate::panics::contained;
 use crate::sync::Arc;
-use crate::{AddOptions, Added, Item, OnPanic};
+use crate::{AddOptions, Added, GetTimeoutError, Item, OnPanic};
 use std::any::Any;
 use std::error::Error;
 use std::future::poll_fn;
@@ -85,9 +85,18 @@ pub(super) struct Loop<K> {
 }
 
 impl<K> Loop<K> {
-    pub(super) fn new(workers: Arc<Inner<K>>) -> Self {
-        let counts = workers.loops.begin();
+    pub(super) fn new(workers: Arc<Inner<K>>, is_spawned: bool) -> Self {
+        let counts = workers.loops.begin(is_spawned);
         Self { workers, counts }
+    }
+
+    /// With counts that have begun.
+    pub(super) fn with(workers: Arc<Inner<K>>, counts: Arc<Counts>) -> Self {
+        Self { workers, counts }
+    }
+
+    pub(super) fn workers(&self) -> &Arc<Inner<K>> {
+        &self.workers
     }
 
     #[cfg(feature = "tokio")]
@@ -124,8 +133,13 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
         handler: &mut impl FnMut(&Item<'_, K>) -> R,
         current: &mut Option<(Item<'q, K>, RunSpan)>,
     ) {
-        while !self.workers.loops.is_stopped() {
-            let Some(item) = self.workers.queue.get() else { return };
+        let Inner { queue, loops, .. } = &*self.workers;
+        while !loops.ends(&self.counts) {
+            let item = match queue.get_unless(|| loops.may_end(&self.counts)) {
+                Ok(item) => item,
+                Err(GetTimeoutError::Timeout) => continue,
+                Err(GetTimeoutError::ShutDown) => return,
+            };
             let (item, span) = current.insert((item, RunSpan::none()));
             self.enter(span, item);
             let outcome = span.run(|| handler(item).into_outcome());
@@ -159,13 +173,31 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
         current: &mut Option<(Item<'q, K>, RunSpan)>,
     ) {
         let mut keys = 0_u32;
-        while !self.workers.loops.is_stopped() {
+        let Inner { queue, loops, .. } = &*self.workers;
+        while !loops.ends(&self.counts) {
             if keys == KEYS_AT_ONCE {
                 keys = 0;
                 give_way_once().await;
             }
             keys += 1;
-            let Some(item) = self.workers.queue.get_async().in_loop().await else { return };
+            let may_end = || loops.may_end(&self.counts);
+            let item = {
+                let mut get = pin!(queue.get_async().in_loop());
+                poll_fn(|cx| {
+                    // Before it takes a key, and after it has gone on the list: see `size.rs`.
+                    let poll = if may_end() { Poll::Pending } else { get.as_mut().poll(cx) };
+                    match poll {
+                        Poll::Pending if may_end() => Poll::Ready(Err(GetTimeoutError::Timeout)),
+                        poll => poll.map(|item| item.ok_or(GetTimeoutError::ShutDown)),
+                    }
+                })
+                .await
+            };
+            let item = match item {
+                Ok(item) => item,
+                Err(GetTimeoutError::Timeout) => continue,
+                Err(GetTimeoutError::ShutDown) => return,
+            };
             let (item, span) = current.insert((item, RunSpan::none()));
             self.enter(span, item);
             let outcome = span.run_async(async { handler(item).await.into_outcome() }).await;

@@ -1,10 +1,14 @@
 //! Loops as tasks of Tokio, whose handles the workers keep.
 
+use super::run_loop::Loop;
+use super::size::Start;
 use super::{IntoOutcome, Workers};
 use crate::Item;
 use crate::sync::Arc;
 use std::future::Future;
 use std::hash::Hash;
+use std::io;
+use std::marker::PhantomData;
 use std::pin::Pin;
 use tokio::runtime::Handle;
 
@@ -104,16 +108,37 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
                 "spawn_tasks: there is no Tokio runtime here; call it in a task, in block_on, or after runtime.enter()"
             );
         };
+        let starter = std::sync::Arc::new(Tasks { runtime, handler, results: PhantomData });
+        self.inner.start_with(&starter);
         // The last task has the original. If this call kept one, it might drop what the handler has captured after a join has returned.
-        for handler in std::iter::repeat_n(std::sync::Arc::new(handler), tasks) {
-            let mut work = self.enter(async move |item: &Item<'_, K>| handler(item).await);
-            let counts = Arc::clone(work.1.counts());
-            let task = runtime.spawn(async move {
-                let (handler, own) = &mut work;
-                own.run_async(handler).await;
-            });
-            self.inner.loops.keep_task(&counts, task.abort_handle());
+        for starter in std::iter::repeat_n(starter, tasks) {
+            starter.start(Loop::new(Arc::clone(&self.inner), true)).expect("a task can always be started");
         }
+    }
+}
+
+/// Starts tasks.
+struct Tasks<H, R> {
+    runtime: Handle,
+    handler: H,
+    results: PhantomData<fn() -> R>,
+}
+
+impl<K, H, R> Start<K> for Tasks<H, R>
+where
+    K: Hash + Eq + Clone + Send + Sync + 'static,
+    H: for<'i> Fn(&'i Item<'_, K>) -> Pin<Box<dyn Future<Output = R> + Send + 'i>> + Send + Sync + 'static,
+    R: IntoOutcome + 'static,
+{
+    fn start(self: std::sync::Arc<Self>, own: Loop<K>) -> io::Result<()> {
+        let (workers, counts, runtime) = (Arc::clone(own.workers()), Arc::clone(own.counts()), self.runtime.clone());
+        let mut work = (async move |item: &Item<'_, K>| (self.handler)(item).await, own);
+        let task = runtime.spawn(async move {
+            let (handler, own) = &mut work;
+            own.run_async(handler).await;
+        });
+        workers.loops.keep_task(&counts, task.abort_handle());
+        Ok(())
     }
 }
 

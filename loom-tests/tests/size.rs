@@ -1,0 +1,40 @@
+//! Fewer loops, beside loops that take a key or go to sleep: W1, W3, and `src/workers/size.rs`.
+
+use keyqueue::{Item, WorkQueue};
+use loom::sync::Arc;
+use loom::sync::atomic::AtomicUsize;
+use loom::sync::atomic::Ordering::Relaxed;
+use loom::thread::yield_now;
+use loom_tests::{check, with};
+
+/// One of two loops ends, while the other or neither sleeps: nothing but the call wakes it.
+#[test]
+fn fewer_loops_meet_one_that_goes_to_sleep() {
+    check(|| {
+        let queue = WorkQueue::<u64>::new();
+        let workers = queue.workers().spawn(2, |_: &Item<'_, u64>| ()).unwrap();
+        workers.set_concurrency(1).unwrap();
+        while workers.tally().running > 1 {
+            yield_now();
+        }
+        drop(workers.drain());
+    });
+}
+
+/// An add wakes the loop that leaves, or the other: the key is processed, once (W3).
+#[test]
+fn fewer_loops_meet_an_add() {
+    check(|| {
+        let queue = WorkQueue::<u64>::new();
+        let runs = Arc::new(AtomicUsize::new(0));
+        let counts = Arc::clone(&runs);
+        let count = move |_: &Item<'_, u64>| _ = counts.fetch_add(1, Relaxed);
+        let workers = queue.workers().spawn(2, count).unwrap();
+        let adder = with(&queue, |queue| queue.add(1));
+        workers.set_concurrency(1).unwrap();
+        adder.join().unwrap();
+        queue.wait_idle();
+        assert_eq!(runs.load(Relaxed), 1);
+        drop(workers.drain());
+    });
+}
