@@ -272,3 +272,36 @@ fn tasks_of_a_runtime_that_is_gone_end() {
     assert_eq!((queue.processing_len(), queue.len()), (0, 3), "they are queued again");
     workers.set_concurrency(2).unwrap_err();
 }
+
+/// Two of four tasks are to end, and two end because their runtime is dropped: the others go on.
+#[cfg(feature = "tokio")]
+#[test]
+fn a_task_that_ends_for_another_reason_is_one_of_those_that_were_to_end() {
+    let (queue, seen) = (WorkQueue::<u32>::new(), Arc::new(Seen::default()));
+    let workers = queue.workers().build();
+    let runtimes = [(); 2].map(|()| {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+        let (in_it, seen) = (runtime.enter(), Arc::clone(&seen));
+        workers.spawn_tasks(2, move |_| {
+            let seen = Arc::clone(&seen);
+            Box::pin(async move {
+                while !seen.is_open.load(SeqCst) {
+                    tokio::task::yield_now().await;
+                }
+            })
+        });
+        drop(in_it);
+        runtime
+    });
+    queue.add_all(0..4);
+    wait_until(|| queue.processing_len() == 4);
+    workers.set_concurrency(2).unwrap();
+    let [first, second] = runtimes;
+    drop(first);
+    wait_until(|| workers.tally().running == 2);
+    seen.is_open.store(true, SeqCst);
+    wait_until(|| queue.is_empty() && queue.processing_len() == 0);
+    assert_eq!((workers.tally().running, workers.tally().succeeded), (2, 4));
+    drop(workers.drain());
+    drop(second);
+}

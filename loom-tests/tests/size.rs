@@ -1,23 +1,24 @@
 //! Fewer loops, beside loops that take a key or go to sleep: W1, W3, and `src/workers/size.rs`.
 
-use keyqueue::{Item, WorkQueue};
-use loom::sync::Arc;
-use loom::sync::atomic::AtomicUsize;
-use loom::sync::atomic::Ordering::Relaxed;
+use keyqueue::Item;
 use loom::thread::yield_now;
-use loom_tests::{check, with};
+use loom_tests::{check, manual, with};
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// One of two loops ends, while the other or neither sleeps: nothing but the call wakes it.
 #[test]
 fn fewer_loops_meet_one_that_goes_to_sleep() {
     check(|| {
-        let queue = WorkQueue::<u64>::new();
+        let queue = manual().0.build();
         let workers = queue.workers().spawn(2, |_: &Item<'_, u64>| ()).unwrap();
         workers.set_concurrency(1).unwrap();
         while workers.tally().running > 1 {
             yield_now();
         }
-        drop(workers.drain());
+        queue.shut_down();
+        workers.join();
     });
 }
 
@@ -25,8 +26,8 @@ fn fewer_loops_meet_one_that_goes_to_sleep() {
 #[test]
 fn fewer_loops_meet_an_add() {
     check(|| {
-        let queue = WorkQueue::<u64>::new();
-        let runs = Arc::new(AtomicUsize::new(0));
+        let queue = manual().0.build();
+        let runs = Arc::new(AtomicUsize::new(0)); // not loom's: it is only read at the end
         let counts = Arc::clone(&runs);
         let count = move |_: &Item<'_, u64>| _ = counts.fetch_add(1, Relaxed);
         let workers = queue.workers().spawn(2, count).unwrap();
@@ -35,6 +36,7 @@ fn fewer_loops_meet_an_add() {
         adder.join().unwrap();
         queue.wait_idle();
         assert_eq!(runs.load(Relaxed), 1);
-        drop(workers.drain());
+        queue.shut_down();
+        workers.join();
     });
 }

@@ -21,16 +21,15 @@
 use super::run_loop::Loop;
 use super::{Inner, IntoOutcome, Outcome, Workers};
 use crate::Item;
-use crate::sync::spawn;
+use crate::sync::{Arc, spawn};
 use std::hash::Hash;
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Starts a thread or a task for a loop.
 pub(super) trait Start<K>: Send + Sync {
     /// If it fails, the loop has ended.
-    fn start(self: Arc<Self>, own: Loop<K>) -> io::Result<()>;
+    fn start(self: std::sync::Arc<Self>, own: Loop<K>) -> io::Result<()>;
 }
 
 /// Starts threads.
@@ -52,7 +51,7 @@ where
     K: Hash + Eq + Clone + Send + Sync + 'static,
     H: Fn(&Item<'_, K>) -> Outcome + Send + Sync + 'static,
 {
-    fn start(self: Arc<Self>, own: Loop<K>) -> io::Result<()> {
+    fn start(self: std::sync::Arc<Self>, own: Loop<K>) -> io::Result<()> {
         let number = self.started.fetch_add(1, Ordering::Relaxed); // Relaxed: a number for a name
         let (name, workers) = (format!("{}-{number}", self.name), Arc::clone(own.workers()));
         let work = (self, own);
@@ -68,9 +67,9 @@ where
 }
 
 impl<K> Inner<K> {
-    pub(super) fn start_with<S: Start<K> + 'static>(&self, starter: &Arc<S>) {
-        let starter: Arc<dyn Start<K>> = Arc::clone(starter) as _;
-        *self.starter.lock() = Some(Arc::downgrade(&starter));
+    pub(super) fn start_with<S: Start<K> + 'static>(&self, starter: &std::sync::Arc<S>) {
+        let starter: std::sync::Arc<dyn Start<K>> = std::sync::Arc::clone(starter) as _;
+        *self.starter.lock() = Some(std::sync::Arc::downgrade(&starter));
     }
 }
 
@@ -121,8 +120,8 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
             inner.queue.shared.recall_getters();
         }
         // All are loops before one is started, so that those that could not be started end.
-        let more: Vec<_> = more.into_iter().map(|counts| Loop::with(crate::sync::Arc::clone(inner), counts)).collect();
-        more.into_iter().try_for_each(|own| Arc::clone(&starter).start(own))
+        let more: Vec<_> = more.into_iter().map(|counts| Loop::with(Arc::clone(inner), counts)).collect();
+        more.into_iter().try_for_each(|own| std::sync::Arc::clone(&starter).start(own))
     }
 }
 
