@@ -233,6 +233,9 @@
 //! **No runs for a while**, because a database is down or an operator says so: [`pause`](crate::WorkQueue::pause) the queue. Keys
 //! gather, each once, until [`resume`](crate::WorkQueue::resume), and a drain ends the pause.
 //!
+//! **Fewer runs at once**, or more, as the load changes: [`set_concurrency`](crate::Workers::set_concurrency) of the workers. Nothing is
+//! interrupted: a loop that is one too many ends when its handler has returned, or at once if it waits for a key.
+//!
 //! **At most n runs a second**, of all keys together: [`pace`](crate::WorkQueueBuilder::pace). Workers wait for it without a key in their
 //! hands, so that the key that is then first comes next.
 //!

@@ -198,18 +198,18 @@ fn what_cannot_be_done_is_an_error() {
 fn the_handler_goes_with_the_last_loop() {
     let (queue, seen) = (WorkQueue::new(), Seen::default().open());
     let workers = spawn(&queue, 1, &seen);
-    thread::scope(|scope| {
-        let by_hand = scope.spawn(|| workers.run(|_: &keyqueue::Item<'_, u32>| ()));
-        wait_until(|| workers.tally().running == 2);
-        for n in [5, 2, 4, 1] {
-            workers.set_concurrency(n).unwrap();
-            wait_until(|| workers.tally().running == n + 1);
-        }
-        queue.add_all(0..100);
-        queue.wait_idle();
-        assert!(!by_hand.is_finished());
-        drop(workers.drain());
-    });
+    let same = workers.clone();
+    let by_hand = thread::spawn(move || same.run(|_: &keyqueue::Item<'_, u32>| ()));
+    wait_until(|| workers.tally().running == 2);
+    for n in [5, 2, 4, 1] {
+        workers.set_concurrency(n).unwrap();
+        wait_until(|| workers.tally().running == n + 1);
+    }
+    queue.add_all(0..100);
+    queue.wait_idle();
+    assert!(!by_hand.is_finished());
+    drop(workers.drain());
+    by_hand.join().unwrap();
     assert_eq!(Arc::strong_count(&seen), 1, "the handler of a loop is still there after the drain");
 }
 

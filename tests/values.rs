@@ -539,6 +539,86 @@ fn what_workers_do_not_finish_is_kept() {
     assert_eq!(left, [(1, 10), (2, 20)].into());
 }
 
+/// What comes while the queue is paused is one value, which the run after the resume reads.
+#[test]
+fn values_gather_in_a_paused_queue() {
+    for (kind, builder) in queues() {
+        let values = collecting(builder.build());
+        values.queue().pause();
+        (1..=3).for_each(|number| _ = values.add(1, vec![number]).unwrap());
+        assert!(values.queue().try_get().is_err(), "{kind}");
+        values.queue().resume();
+        assert_eq!(next(&values), Some(vec![1, 2, 3]), "{kind}");
+        assert!(values.is_empty());
+    }
+}
+
+/// A key that is given up and comes back by `then_after` still has its value, merged with what has come since.
+#[test]
+fn a_value_outlives_the_last_retry() {
+    let (queue, time) = manual_queue();
+    let values = collecting(queue);
+    let workers = values.queue().workers().max_retries(1).then_after(Duration::from_secs(3600)).build();
+    let (seen, fails) = (Arc::new(Mutex::new(Vec::new())), Arc::new(AtomicBool::new(true)));
+    let mut run = std::pin::pin!(workers.run_async(async |item: &Item<'_, u32>| {
+        let value = values.value(item).expect("no run of this key has succeeded");
+        seen.lock().unwrap().push((*value).clone());
+        value.finish(if fails.load(Ordering::SeqCst) { Err("no") } else { Ok(()) })
+    }));
+    let mut turn = |advance: Duration| {
+        time.advance(advance);
+        values.queue().turn();
+        assert!(run.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    };
+    values.add(1, vec![1]).unwrap();
+    turn(Duration::ZERO);
+    turn(Duration::from_secs(1)); // the only retry
+    assert_eq!(workers.tally().given_up, 1);
+    values.add_after(1, vec![2], Duration::from_secs(7200)).unwrap();
+    fails.store(false, Ordering::SeqCst);
+    turn(Duration::from_secs(3600));
+    assert_eq!(*seen.lock().unwrap(), [vec![1], vec![1], vec![1, 2]]);
+    assert!(values.is_empty());
+}
+
+/// `finish` lets a run end, and each value is in a successful run or among what is left, with its key in the one leftover.
+#[test]
+fn a_finish_leaves_the_values_of_what_has_not_succeeded() {
+    let values = collecting(WorkQueue::new());
+    let workers = values.queue().workers().build();
+    (1..=4).for_each(|key| _ = values.add(key, vec![u64::from(key)]).unwrap());
+    let leftover = thread::scope(|scope| {
+        let (begun, is_open) = (AtomicUsize::new(0), AtomicBool::new(false));
+        for _ in 0..2 {
+            scope.spawn(|| {
+                workers.run(|item| {
+                    let value = values.value(item).unwrap();
+                    begun.fetch_add(1, Ordering::SeqCst);
+                    while !is_open.load(Ordering::SeqCst) {
+                        thread::yield_now();
+                    }
+                    value.finish(if item.key() % 2 == 0 { Ok(()) } else { Err("odd") })
+                });
+            });
+        }
+        while begun.load(Ordering::SeqCst) < 2 {
+            thread::yield_now();
+        }
+        let finished = scope.spawn(|| workers.finish(Duration::from_secs(60)));
+        while !values.queue().shutting_down() {
+            thread::yield_now();
+        }
+        assert!(values.add(5, vec![5]).is_err());
+        is_open.store(true, Ordering::SeqCst);
+        finished.join().unwrap()
+    });
+    let left: BTreeMap<_, _> = values.take_all().into_iter().map(|(key, value)| (key, (*value).clone())).collect();
+    assert_eq!(left, [(1, vec![1]), (3, vec![3]), (4, vec![4])].into());
+    let mut keys: Vec<_> = leftover.keys().copied().collect();
+    keys.sort_unstable();
+    assert_eq!((keys, leftover.refused), (vec![1, 3, 4], vec![1]));
+}
+
 #[test]
 fn debug_shows_the_queue_and_the_value() {
     let values = ValueQueue::new(WorkQueue::builder().name("pods").build());

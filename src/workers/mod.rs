@@ -54,7 +54,8 @@ use std::time::Duration;
 
 /// A handle of loops that process the keys of one queue. Clones refer to the same loops. From [`WorkQueue::workers`].
 ///
-/// A loop ends when the queue is shut down and no key is queued. Dropping the handle ends no loop.
+/// A loop ends when the queue is shut down and no key is queued. Dropping the handle ends no loop. The number of loops that
+/// [`spawn`](WorkersBuilder::spawn) has started can [change](Workers::set_concurrency) while they run.
 ///
 /// # Examples
 /// Threads:
