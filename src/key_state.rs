@@ -44,6 +44,9 @@ pub struct KeyState {
     pub delay: Option<KeyDelay>,
     /// Its failures since they were last forgotten, as [`num_requeues`](crate::WorkQueue::num_requeues) counts them.
     pub failures: usize,
+    /// The error of its last failed run, if its workers [keep errors](crate::WorkersBuilder::keep_errors), and no run has succeeded since:
+    /// the first kilobyte of its text, or the message of the panic.
+    pub last_error: Option<String>,
 }
 
 /// What a key is doing, or the one cause for which it waits: see [`KeyState::activity`].
@@ -169,6 +172,7 @@ impl KeyState {
             limits: seen.group.as_ref().map(|group| GroupLimits::of(&group.limits)),
             delay: seen.delay.map(|(deadline, _, by)| KeyDelay { left: left(deadline), by }),
             failures: external.saturating_add(seen.failures as usize),
+            last_error: None,
         }
     }
 
@@ -250,10 +254,11 @@ impl fmt::Display for KeyState {
             }
         }
         match self.failures {
-            0 => Ok(()),
-            _ if names_failures => Ok(()),
-            1 => f.write_str(", after a failure"),
-            n => write!(f, ", after {n} failures"),
+            0 => {}
+            _ if names_failures => {}
+            1 => f.write_str(", after a failure")?,
+            n => write!(f, ", after {n} failures")?,
         }
+        self.last_error.as_ref().map_or(Ok(()), |error| write!(f, "; the last error: {error}"))
     }
 }

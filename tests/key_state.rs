@@ -31,12 +31,16 @@ fn each_cause_is_one_sentence() {
         says((1, 0)),
         "processing for 500.000001ms at priority 0, and added again, and delayed for another 9.499s by a caller"
     );
+    queue.pause();
+    assert_eq!(says((1, 2)), "queued for 3.5s at priority 0, behind its group's limit of 2");
     queue.group(&(1, 0)).pause(2 * SEC).unwrap();
     assert_eq!(says((1, 2)), "queued for 3.5s at priority 0, behind its group's pause for another 2s");
     queue.group(&(1, 0)).pause(Duration::MAX).unwrap();
     assert_eq!(says((1, 2)), "queued for 3.5s at priority 0, behind its group's pause without an end");
     queue.group(&(1, 0)).resume();
     second.done();
+    assert_eq!(says((1, 2)), "queued for 3.5s at priority 0, behind the queue's pause");
+    queue.resume();
 
     first.requeue_with(AddOptions::new().rate_limited().after(5 * SEC));
     assert_eq!(
@@ -195,5 +199,46 @@ mod slow {
             });
             queue.get().unwrap().done();
         }
+    }
+}
+
+/// The text of the last error stays until a run succeeds: of errors, of reasons to give up, and of panics. The oldest goes first.
+#[test]
+fn the_last_error_is_kept_until_a_success() {
+    let queue = WorkQueue::<String>::builder().on_panic(keyqueue::OnPanic::Retry).build();
+    let workers = queue.workers().keep_errors(3).max_retries(0).build();
+    let last = |key: &str| queue.inspect().key(key).last_error;
+    let run = |keys: &[&str], result: fn(&str) -> Outcome| {
+        queue.add_all(keys.iter().map(|key| (*key).to_owned()));
+        let mut left = keys.len();
+        let mut work = std::pin::pin!(workers.run_async(async |item: &keyqueue::Item<'_, String>| {
+            left -= 1;
+            result(item)
+        }));
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        while !queue.is_empty() || queue.processing_len() > 0 {
+            assert!(work.as_mut().poll(&mut context).is_pending());
+        }
+    };
+    run(&["a"], |_| Outcome::failed("refused"));
+    assert_eq!(last("a").as_deref(), Some("refused"));
+    assert!(queue.inspect().key("a").to_string().ends_with("; the last error: refused"));
+    run(&["b"], |_| Outcome::GiveUp("gone".into()));
+    run(&["c"], |_| std::panic::resume_unwind(Box::new("at last")));
+    assert_eq!((last("b").as_deref(), last("c").as_deref()), (Some("gone"), Some("the handler panicked: at last")));
+    run(&["a"], |_| Outcome::Retry);
+    assert_eq!(last("a").as_deref(), Some("refused"), "a retry without an error has no other text");
+    run(&["b"], |_| Outcome::failed("gone again"));
+    run(&["d"], |_| Outcome::failed("é".repeat(1000)));
+    assert_eq!(last("a"), None, "the oldest of four");
+    assert_eq!((last("b").as_deref(), last("d")), (Some("gone again"), Some("é".repeat(512))));
+    for (key, outcome) in [
+        ("b", (|_| Outcome::Success) as fn(&str) -> Outcome),
+        ("c", |_| Outcome::Cooldown(Duration::ZERO)),
+        ("d", |_| Outcome::RequeueAfter(Duration::from_secs(3600))),
+    ] {
+        assert!(last(key).is_some());
+        run(&[key], outcome);
+        assert_eq!(last(key), None, "{key}");
     }
 }

@@ -31,7 +31,7 @@
 //!   take                              | a hand-out
 //!   thread   driver                   | the driver thread, and its work: delays expire, tasks are woken
 //!   reports   snapshot   shrink       | the observer's interval; looks at the queue; `shrink_to_fit`
-//!   failures   groups                 | limiters; calls on a group
+//!   failures   groups   last_errors   | limiters; calls on a group; texts of errors
 //!   start                             | of the driver thread
 //!   expire                            | delays that expire in a section of a getter
 //!   section                           | a critical section of a shard
@@ -75,6 +75,7 @@ mod get;
 mod getters;
 mod groups;
 mod hub;
+mod last_errors;
 mod life_cycle;
 mod locked;
 mod lower;

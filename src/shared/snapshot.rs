@@ -235,7 +235,9 @@ impl<K: Hash + Eq> Shared<K> {
         let now = self.settings.clock.now();
         let tokens = self.pace.as_ref().map(|pace| pace.tokens(now));
         let paced_until = tokens.filter(|tokens| tokens.count == 0).map(|tokens| tokens.more_at);
-        KeyState::new(&seen, self.is_paused(), paced_until, external, now)
+        let mut state = KeyState::new(&seen, self.is_paused(), paced_until, external, now);
+        state.last_error = self.last_error(key);
+        state
     }
 
     /// Looks at a key in one critical section, in which the clock is not read.

@@ -2,6 +2,7 @@
 
 use super::directory::Directory;
 use super::hub::{Flags, Hub, HubGuard};
+use super::last_errors::LastErrors;
 use super::locked::{Front, Locked};
 use super::pace::Pace;
 use super::settings::{Limiter, Settings};
@@ -80,6 +81,7 @@ pub(crate) struct Shared<K> {
     /// In such a queue, the shard after that which had the last [lower](super::lower) turn of each level.
     pub(super) lower_shards: Option<Box<[AtomicU64; 256]>>,
     pub(super) pace: Option<Box<Pace>>,
+    pub(super) last_errors: LastErrors,
 }
 
 // A panic leaves no step half done: a call that unwinds drops at most items, whose keys are then done, and keys that were not added yet. A
@@ -173,6 +175,7 @@ impl<K: Hash + Eq> Shared<K> {
             fronts,
             lower_shards,
             pace,
+            last_errors: LastErrors::default(),
         }
     }
 

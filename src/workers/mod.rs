@@ -300,6 +300,32 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkersBuilder<K> {
         self
     }
 
+    /// Keeps the text of the last error of each failing key, of at most this many keys, for
+    /// [`KeyState::last_error`](crate::KeyState::last_error): what a handler returned as an error or as the reason of an
+    /// [`Outcome::GiveUp`], or the message of its panic. A text is at most a kilobyte long. If there are too many, the oldest goes.
+    ///
+    /// A text stays until a run of its key succeeds, whichever workers run it, even if the key is given up or removed meanwhile. While the
+    /// queue keeps texts, each success hashes its key once more and takes a lock. 0, the default, keeps none.
+    ///
+    /// # Examples
+    /// ```
+    /// let queue = keyqueue::WorkQueue::<&str>::new();
+    /// let workers = queue
+    ///     .workers()
+    ///     .max_retries(0)
+    ///     .keep_errors(1000)
+    ///     .spawn(1, |_| Err::<(), _>("connection refused"))?;
+    /// queue.add("pod-1");
+    /// let _leftover = workers.drain();
+    /// let state = queue.inspect().key("pod-1");
+    /// assert_eq!(state.last_error.as_deref(), Some("connection refused"));
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn keep_errors(mut self, keys: usize) -> Self {
+        self.hooks.kept_errors = keys;
+        self
+    }
+
     /// Sets a hook for each error of a handler ([`Outcome::Failed`], [`Outcome::RetryAfter`] and [`Outcome::PauseGroup`]). The hook runs
     /// before the key is retried, requeued or given up. (The reason of an [`Outcome::GiveUp`] goes to [`on_give_up`](Self::on_give_up).)
     ///

@@ -10,6 +10,7 @@ use crate::sync::Arc;
 use crate::{AddOptions, Added, GetTimeoutError, Item, OnPanic};
 use std::any::Any;
 use std::error::Error;
+use std::fmt;
 use std::future::poll_fn;
 use std::hash::Hash;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -24,6 +25,8 @@ pub(super) struct Hooks<K> {
     pub(super) then_after: Option<Duration>,
     /// How long a key cools down after a run.
     pub(super) min_interval: Duration,
+    /// Of how many keys the text of the last error is kept.
+    pub(super) kept_errors: usize,
     pub(super) on_error: Option<Box<OnError<K>>>,
     pub(super) on_panic: Option<Box<OnPanicked<K>>>,
     pub(super) on_give_up: Option<Box<OnGiveUp<K>>>,
@@ -42,6 +45,7 @@ impl<K> Default for Hooks<K> {
             max_retries: None,
             then_after: None,
             min_interval: Duration::ZERO,
+            kept_errors: 0,
             on_error: None,
             on_panic: None,
             on_give_up: None,
@@ -225,14 +229,17 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
         match outcome {
             Outcome::Success => {
                 self.counts.done.add();
+                self.workers.queue.shared.clear_error(item.key());
                 item.succeed_and_rest(self.workers.hooks.min_interval);
             }
             Outcome::Cooldown(time) => {
                 self.counts.done.add();
+                self.workers.queue.shared.clear_error(item.key());
                 item.succeed_and_rest(time.max(self.workers.hooks.min_interval));
             }
             Outcome::RequeueAfter(delay) => {
                 self.counts.requeued.add();
+                self.workers.queue.shared.clear_error(item.key());
                 let options = AddOptions::new().after(delay);
                 self.requeue(item, options, End::Succeed, &self.counts.refused_requeues);
             }
@@ -245,6 +252,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
             Outcome::RetryAfter { delay, error } => self.failed(item, delay, &*error),
             Outcome::PauseGroup { delay, error } => self.pause_group(item, delay, &*error),
             Outcome::GiveUp(reason) => {
+                self.keep_error(&item, &*reason);
                 let (retries, _) = self.retries(&item);
                 self.give_up(item, GivenUp { retries, reason: Some(&*reason), panic: None });
             }
@@ -263,8 +271,16 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
     }
 
     fn tell_error(&self, item: &Item<'_, K>, error: &(dyn Error + Send + Sync + 'static)) {
+        self.keep_error(item, error);
         if let Some(hook) = &self.workers.hooks.on_error {
             self.catch_user_panic(|| hook(item, error));
+        }
+    }
+
+    fn keep_error(&self, item: &Item<'_, K>, error: &dyn fmt::Display) {
+        let most = self.workers.hooks.kept_errors;
+        if most > 0 && self.workers.queue.shared.note_error(item.key(), error, most) {
+            self.counts.panicked.add();
         }
     }
 
@@ -389,6 +405,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
             self.counts.run_panicked.add();
             self.catch_user_panic(|| self.workers.queue.shared.note_panic());
             let message = message(&*payload);
+            self.keep_error(&item, &format_args!("the handler panicked: {message}"));
             self.catch_user_panic(|| span.panicked(message));
             if let Some(hook) = &self.workers.hooks.on_panic {
                 self.catch_user_panic(|| hook(&item, message));
