@@ -54,6 +54,9 @@ fn each_cause_is_one_sentence() {
 
     queue.add_with((2, 0), AddOptions::new().priority(Priority::HIGH));
     assert_eq!(says((2, 0)), "queued for 0ns at priority 100, behind the queue's pace for another 499.999999ms");
+    queue.pause();
+    assert_eq!(says((2, 0)), "queued for 0ns at priority 100, behind the queue's pause");
+    queue.resume();
     time.advance(SEC);
     queue.turn();
     queue.get().unwrap().requeue_after(2 * SEC);
