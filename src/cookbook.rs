@@ -172,63 +172,14 @@
 //! | the key is handed out | |
 //! |---|---|
 //! | when no event came for 200 ms | `add_with(key, AddOptions::new().after(ms_200).conflict(DelayConflict::Replace))` |
+//! | when no event came for 200 ms, but at the latest 1 s after the first event | the same with `.`[`at_most`](crate::AddOptions::at_most)`(second)` |
 //! | 200 ms after the first of several adds, so it becomes due at most every 200 ms | `add_with(key, AddOptions::new().after(ms_200).conflict(DelayConflict::KeepExisting))` |
 //! | at once, and then at most every 200 ms; the last event is never lost | `queue.workers().`[`min_interval`](crate::WorkersBuilder::min_interval)`(ms_200)`, or [`Outcome::Cooldown`](crate::Outcome::Cooldown) for some keys |
 //! | at the earliest of several times | `add_after(key, delay)` |
-//! | when no event came for 200 ms, but at the latest 1 s after the first event | a table of the first events: below |
 //! | as fast as workers take it, but with at most 50 requests a second | a bucket that the handlers share: below |
 //!
-//! A plain `add` does not wait for a date of the same key: the key is handed out at once, and the date stays set.
-//!
-//! **A debounce with a bound.** If events for a key never pause, `Replace` alone never hands it out. Keep the time of the first event that
-//! no run has seen, and let no delay go beyond the bound. (Do not use two keys for one object, one with a delay that moves and one with a
-//! delay that stays. Two workers would then process the object at the same time.)
-//! ```
-//! use keyqueue::{AddOptions, DelayConflict, WorkQueue};
-//! use std::collections::HashMap;
-//! use std::sync::Mutex;
-//! use std::time::{Duration, Instant};
-//!
-//! struct Debounce {
-//!     queue: WorkQueue<String>,
-//!     /// Of each key, the first event that no run has seen.
-//!     unseen: Mutex<HashMap<String, Instant>>,
-//! }
-//!
-//! impl Debounce {
-//!     const QUIET: Duration = Duration::from_millis(200);
-//!     const BOUND: Duration = Duration::from_secs(1);
-//!
-//!     fn event(&self, key: &str) {
-//!         let mut unseen = self.unseen.lock().unwrap();
-//!         let waited = unseen.entry(key.to_owned()).or_insert_with(Instant::now).elapsed();
-//!         let delay = Self::QUIET.min(Self::BOUND.saturating_sub(waited));
-//!         let options = AddOptions::new().after(delay).conflict(DelayConflict::Replace);
-//!         self.queue.add_with(key.to_owned(), options); // under the lock, as in `begin`
-//!     }
-//!
-//!     /// The handler calls this first: this run covers all earlier events.
-//!     fn begin(&self, key: &str) {
-//!         let mut unseen = self.unseen.lock().unwrap();
-//!         unseen.remove(key);
-//!         self.queue.cancel(key); // the delay of an event that came after the key was queued
-//!     }
-//! }
-//!
-//! let files = Debounce { queue: WorkQueue::new(), unseen: Mutex::default() };
-//! files.event("Cargo.toml");
-//! files.event("Cargo.toml");
-//! let item = files.queue.get().unwrap(); // after 200 ms
-//! files.begin(&item);
-//! assert!(files.unseen.lock().unwrap().is_empty() && files.queue.delayed_len() == 0);
-//! # item.done();
-//! # // A key that is never quiet comes within the bound.
-//! # std::thread::scope(|scope| {
-//! #     let busy = scope.spawn(|| files.queue.get_timeout(Duration::from_secs(20)).is_ok());
-//! #     while !busy.is_finished() { files.event("busy"); std::thread::sleep(Duration::from_millis(20)) }
-//! #     assert!(busy.join().unwrap());
-//! # });
-//! ```
+//! A plain `add` does not wait for a date of the same key: the key is handed out at once, and the date stays set. (Do not use two keys for
+//! one object, one with a delay that moves and one with a delay that stays. Two workers would then process the object at the same time.)
 //!
 //! **No runs for a while**, because a database is down or an operator says so: [`pause`](crate::WorkQueue::pause) the queue. Keys
 //! gather, each once, until [`resume`](crate::WorkQueue::resume), and a drain ends the pause.
