@@ -341,12 +341,12 @@ impl AddOptions {
     /// * and once it was dropped: by [`cancel`](crate::WorkQueue::cancel), by [`remove`](crate::WorkQueue::remove), by a call that takes
     ///   delayed keys out, or by `Replace` without a delay.
     ///
-    /// An [`add`](crate::WorkQueue::add) queues the key at once and leaves the delay as it is, like any other date, so the count goes on.
-    /// The same is true of what a [holder](DelayConflict) decides.
+    /// An [`add`](crate::WorkQueue::add) queues the key at once and leaves the delay as it is, like any other date, so the count goes on,
+    /// and the key comes back sooner rather than later. The same is true of what a [holder](DelayConflict) decides.
     ///
-    /// Each call brings its own bound: its deadline is the earlier one of its own delay and of its `at_most` after the first call. If that
-    /// is past, as it is with an `at_most` of zero, the key is added at once. The bound also shortens the delay of a
-    /// [limiter](Self::rate_limited). But a key that [cools down](crate::Item::cool_down) stays held back until it has.
+    /// Each call brings a bound of its own: the deadline comes after the call's delay, or at its `at_most` after the first call if that is
+    /// earlier. If this time is past, as it is with an `at_most` of zero, the key is added at once. The bound also shortens the delay of a
+    /// [limiter](Self::rate_limited). But a key that [cools down](crate::Item::cool_down) is held back until it has.
     ///
     /// `at_most` has no effect with another [`conflict`](Self::conflict), which moves no deadline back, nor in
     /// [`requeue_with`](crate::Item::requeue_with), where each delay is a new decision.
