@@ -39,8 +39,8 @@ skips=()
 for name in "${left_out[@]}"; do skips+=(--skip "$name"); done
 export RUSTC_WORKSPACE_WRAPPER="$PWD/ci/rustc-lock-free" CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/lock-free"
 tests=()
-for name in client_go cool_down debug delays_driver delays_large delays_stress delays_turned gives_way handlers idle limiters_in_use limits \
-    newest_decision no_threads observers oldest_queued queue remove same_twice seeds spawn_tasks stops streams take_where traces wait_idle worker_panics workers; do
+for name in client_go cool_down debounce debug delays_driver delays_large delays_stress delays_turned gives_way handlers idle \
+    limiters_in_use limits newest_decision no_threads observers oldest_queued queue remove same_twice seeds spawn_tasks stops streams take_where traces wait_idle worker_panics workers; do
     tests+=(--test "$name")
 done
 cargo test --locked --quiet --features "$features" "${tests[@]}" -- "${skips[@]}"

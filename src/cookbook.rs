@@ -1,12 +1,14 @@
 //! Recipes, and the names of other work queues. This module has no items: it is a page.
 //!
 //! * [As a stream](#as-a-stream) · [a task for each key](#a-task-for-each-key) · [with `select!`](#with-select) ·
-//!   [work on many keys at once](#work-on-many-keys-at-once) · [without an async runtime](#without-an-async-runtime) ·
-//!   [without any other thread](#without-any-other-thread)
+//!   [a handler in layers of tower](#a-handler-in-layers-of-tower) · [work on many keys at once](#work-on-many-keys-at-once) ·
+//!   [without an async runtime](#without-an-async-runtime) · [without any other thread](#without-any-other-thread)
 //! * [Debounce and throttle](#debounce-and-throttle) · [resync](#resync) · [a result for the adder](#a-result-for-the-adder) ·
 //!   [events that carry data](#events-that-carry-data) · [producers that must wait](#producers-that-must-wait)
-//! * [Tests with a mock clock](#tests-with-a-mock-clock) · [what makes a good key](#what-makes-a-good-key)
-//! * [From client-go](#from-client-go) · [from controller-runtime](#from-controller-runtime) · [from kube-rs](#from-kube-rs)
+//! * [Tests with a mock clock](#tests-with-a-mock-clock) · [what makes a good key](#what-makes-a-good-key) ·
+//!   [keys with one spelling](#keys-with-one-spelling)
+//! * [From client-go](#from-client-go) · [from controller-runtime](#from-controller-runtime) · [from kube-rs](#from-kube-rs), with
+//!   [the feed of a controller](#the-feed-of-a-controller)
 //!
 //! # As a stream
 //!
@@ -100,6 +102,36 @@
 //! A handler that should stop early selects between its work and [`until_dirty`](crate::Item::until_dirty) (its key was added again, so its
 //! work is out of date) or [`until_shutting_down`](crate::Item::until_shutting_down).
 //!
+//! # A handler in layers of tower
+//!
+//! A [`tower`](https://docs.rs/tower) service takes a request and returns a `Result`, which is what a handler returns. So a service that
+//! has its layers already, such as timeouts, traces and metrics, becomes a handler by one call for each key:
+//! ```
+//! use keyqueue::WorkQueue;
+//! use std::time::Duration;
+//! use tower::{BoxError, ServiceBuilder, ServiceExt, service_fn};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() {
+//! let index = service_fn(async |page: String| -> Result<(), BoxError> {
+//!     if page.is_empty() { Err("a page without a name".into()) } else { Ok(()) }
+//! });
+//! let service = ServiceBuilder::new().timeout(Duration::from_secs(30)).service(index);
+//!
+//! let queue = WorkQueue::new();
+//! queue.add_all(["home".to_owned(), String::new()]);
+//! queue.shut_down(); // for this example
+//! let workers = queue.workers().build();
+//! workers.run_async(async |item| service.clone().oneshot(item.key().clone()).await).await;
+//! assert_eq!((workers.tally().succeeded, workers.tally().refused), (1, 1));
+//! # }
+//! ```
+//! `oneshot` waits until the service is ready and then calls it. Leave two kinds of layers to the queue, because the key of a handler that
+//! waits counts as processing, and no other worker can do anything for it meanwhile. In place of a layer that retries, return the error: the
+//! queue retries the key after a backoff, without a worker that waits for it. In place of a layer that limits the concurrency or the rate,
+//! choose the number of loops, or set a [`pace`](crate::WorkQueueBuilder::pace) or the [limits](crate::WorkQueueBuilder::group_limits) of
+//! groups.
+//!
 //! # Work on many keys at once
 //!
 //! A write to a database or an index costs less for a hundred keys than for one. [`get_batch`](crate::WorkQueue::get_batch) waits for the
@@ -172,63 +204,14 @@
 //! | the key is handed out | |
 //! |---|---|
 //! | when no event came for 200 ms | `add_with(key, AddOptions::new().after(ms_200).conflict(DelayConflict::Replace))` |
+//! | when no event came for 200 ms, but at the latest 1 s after the first event | the same with `.`[`at_most`](crate::AddOptions::at_most)`(second)` |
 //! | 200 ms after the first of several adds, so it becomes due at most every 200 ms | `add_with(key, AddOptions::new().after(ms_200).conflict(DelayConflict::KeepExisting))` |
 //! | at once, and then at most every 200 ms; the last event is never lost | `queue.workers().`[`min_interval`](crate::WorkersBuilder::min_interval)`(ms_200)`, or [`Outcome::Cooldown`](crate::Outcome::Cooldown) for some keys |
 //! | at the earliest of several times | `add_after(key, delay)` |
-//! | when no event came for 200 ms, but at the latest 1 s after the first event | a table of the first events: below |
 //! | as fast as workers take it, but with at most 50 requests a second | a bucket that the handlers share: below |
 //!
-//! A plain `add` does not wait for a date of the same key: the key is handed out at once, and the date stays set.
-//!
-//! **A debounce with a bound.** If events for a key never pause, `Replace` alone never hands it out. Keep the time of the first event that
-//! no run has seen, and let no delay go beyond the bound. (Do not use two keys for one object, one with a delay that moves and one with a
-//! delay that stays. Two workers would then process the object at the same time.)
-//! ```
-//! use keyqueue::{AddOptions, DelayConflict, WorkQueue};
-//! use std::collections::HashMap;
-//! use std::sync::Mutex;
-//! use std::time::{Duration, Instant};
-//!
-//! struct Debounce {
-//!     queue: WorkQueue<String>,
-//!     /// Of each key, the first event that no run has seen.
-//!     unseen: Mutex<HashMap<String, Instant>>,
-//! }
-//!
-//! impl Debounce {
-//!     const QUIET: Duration = Duration::from_millis(200);
-//!     const BOUND: Duration = Duration::from_secs(1);
-//!
-//!     fn event(&self, key: &str) {
-//!         let mut unseen = self.unseen.lock().unwrap();
-//!         let waited = unseen.entry(key.to_owned()).or_insert_with(Instant::now).elapsed();
-//!         let delay = Self::QUIET.min(Self::BOUND.saturating_sub(waited));
-//!         let options = AddOptions::new().after(delay).conflict(DelayConflict::Replace);
-//!         self.queue.add_with(key.to_owned(), options); // under the lock, as in `begin`
-//!     }
-//!
-//!     /// The handler calls this first: this run covers all earlier events.
-//!     fn begin(&self, key: &str) {
-//!         let mut unseen = self.unseen.lock().unwrap();
-//!         unseen.remove(key);
-//!         self.queue.cancel(key); // the delay of an event that came after the key was queued
-//!     }
-//! }
-//!
-//! let files = Debounce { queue: WorkQueue::new(), unseen: Mutex::default() };
-//! files.event("Cargo.toml");
-//! files.event("Cargo.toml");
-//! let item = files.queue.get().unwrap(); // after 200 ms
-//! files.begin(&item);
-//! assert!(files.unseen.lock().unwrap().is_empty() && files.queue.delayed_len() == 0);
-//! # item.done();
-//! # // A key that is never quiet comes within the bound.
-//! # std::thread::scope(|scope| {
-//! #     let busy = scope.spawn(|| files.queue.get_timeout(Duration::from_secs(20)).is_ok());
-//! #     while !busy.is_finished() { files.event("busy"); std::thread::sleep(Duration::from_millis(20)) }
-//! #     assert!(busy.join().unwrap());
-//! # });
-//! ```
+//! A plain `add` does not wait for a date of the same key: the key is handed out at once, and the date stays set. (Do not use two keys for
+//! one object, one with a delay that moves and one with a delay that stays. Two workers would then process the object at the same time.)
 //!
 //! **No runs for a while**, because a database is down or an operator says so: [`pause`](crate::WorkQueue::pause) the queue. Keys
 //! gather, each once, until [`resume`](crate::WorkQueue::resume), and a drain ends the pause.
@@ -407,6 +390,41 @@
 //!   keys, use a [group](crate::WorkQueueBuilder::fair_by) with [at most one key](crate::WorkQueueBuilder::max_processing_per_group) in
 //!   work.
 //!
+//! # Keys with one spelling
+//!
+//! `Example.COM` and `example.com` are one host, and `/a/../b` is `/b`. If both spellings are keys, two workers process the object at the
+//! same time. So let there be one place where keys are made, which writes each in one way: a type whose field is private, and which has one
+//! constructor.
+//! ```
+//! use keyqueue::{Added, WorkQueue};
+//!
+//! mod host {
+//!     /// The name of a host, in lower case and without the dot at the end.
+//!     #[derive(Clone, PartialEq, Eq, Hash, Debug)]
+//!     pub struct Host(String);
+//!
+//!     impl Host {
+//!         pub fn new(name: &str) -> Self {
+//!             Self(name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase())
+//!         }
+//!
+//!         pub fn name(&self) -> &str {
+//!             &self.0
+//!         }
+//!     }
+//! }
+//! use host::Host;
+//!
+//! let queue = WorkQueue::new();
+//! assert_eq!(queue.add(Host::new("Example.COM.")), Added::Queued);
+//! assert_eq!(queue.add(Host::new("example.com")), Added::Coalesced);
+//! assert_eq!(queue.get().unwrap().name(), "example.com");
+//! ```
+//! An `Eq` of your own that takes two spellings for one is harder to get right. `Hash` must agree, and so must the `Hash` and `Eq` of each
+//! borrowed form by which a key is looked up, as for [`remove`](crate::WorkQueue::remove): otherwise the key is not found. And the worker
+//! sees the spelling of whichever add came first, so each table of results by key has the same two spellings again. If a key is read from a
+//! file or a request, let its `Deserialize` call the constructor, too (`#[serde(from = "String")]`).
+//!
 //! # From client-go
 //!
 //! These tables have a row for each part of client-go's `util/workqueue`, and of what apimachinery's `util/wait` has for backoff: the public
@@ -545,3 +563,79 @@
 //! loop around a `watcher` yourself. You gain priorities and groups, limits for each key and for all, retries that are counted and end,
 //! client-go's metrics, drains with a deadline, keys of any type, and several sources of events without a merged stream. You lose `owns`
 //! and `watches` with their mappings, and the store that `Controller` keeps for you.
+//!
+//! ## The feed of a controller
+//!
+//! A watch tells of changes, and begins with a list: `Init`, an `InitApply` for each object, and `InitDone`. When a watch was cut for too
+//! long, it begins again with a new list, which has no event for the objects that were deleted meanwhile. A controller that cleans up after
+//! its objects must find these by itself: they were known before, and are not in the list.
+//! ```
+//! use keyqueue::{AddOptions, Priority, WorkQueue};
+//! use std::collections::HashSet;
+//!
+//! type Key = (&'static str, &'static str); // namespace and name
+//!
+//! /// The variants of `kube::runtime::watcher::Event`.
+//! enum Event {
+//!     Init,
+//!     InitApply(Key),
+//!     InitDone,
+//!     Apply(Key),
+//!     Delete(Key),
+//! }
+//!
+//! /// The objects that there are, and those of the list that has begun.
+//! #[derive(Default)]
+//! struct Feed {
+//!     known: HashSet<Key>,
+//!     listed: HashSet<Key>,
+//! }
+//!
+//! impl Feed {
+//!     fn pass_on(&mut self, event: Event, queue: &WorkQueue<Key>) {
+//!         match event {
+//!             Event::Init => self.listed.clear(), // the list before may not have come to its end
+//!             Event::InitApply(key) => _ = self.listed.insert(key),
+//!             Event::InitDone => {
+//!                 let before = std::mem::replace(&mut self.known, std::mem::take(&mut self.listed));
+//!                 queue.add_all(before.difference(&self.known).copied()); // deleted meanwhile
+//!                 let low = AddOptions::new().priority(Priority::LOW);
+//!                 self.known.iter().for_each(|key| _ = queue.add_with(*key, low));
+//!             }
+//!             Event::Apply(key) => {
+//!                 self.known.insert(key);
+//!                 queue.add(key);
+//!             }
+//!             Event::Delete(key) => {
+//!                 self.known.remove(&key);
+//!                 queue.add(key); // its worker finds no object, and cleans up
+//!             }
+//!         }
+//!     }
+//! }
+//!
+//! let (queue, mut feed) = (WorkQueue::new(), Feed::default());
+//! let [a, b, c] = ["a", "b", "c"].map(|name| ("default", name));
+//! let next = || queue.try_get().ok().map(|item| (*item, item.priority()));
+//!
+//! let first = [Event::Init, Event::InitApply(a), Event::InitApply(b)];
+//! first.into_iter().for_each(|event| feed.pass_on(event, &queue));
+//! assert_eq!(next(), None); // the store does not have these objects yet
+//! feed.pass_on(Event::InitDone, &queue);
+//! feed.pass_on(Event::Apply(c), &queue);
+//! assert_eq!(next(), Some((c, Priority::NORMAL))); // a change comes before the list
+//! assert!(next().is_some() && next().is_some());
+//!
+//! // The watch was cut, and `b` was deleted.
+//! let again = [Event::Init, Event::InitApply(a), Event::InitApply(c), Event::InitDone];
+//! again.into_iter().for_each(|event| feed.pass_on(event, &queue));
+//! assert_eq!(next(), Some((b, Priority::NORMAL)));
+//! feed.pass_on(Event::Delete(c), &queue);
+//! assert_eq!(next(), Some((c, Priority::NORMAL)));
+//! assert_eq!(next(), Some((a, Priority::LOW)));
+//! ```
+//! With kube-rs, the events come from `watcher(api, config)`, whose objects have the key `ObjectRef::from_obj(&object)`. Send them through
+//! `reflector(writer, …)` first: its store has each object before you see the event, and those of a list from `InitDone` on, which is why
+//! the keys of a list wait until then. Then a worker reads `store.get(&key)`, and `None` means that the object was deleted. In place of
+//! `known`, the feed may also read the keys of `store.state()` at `Init`, when the store still has the objects of before. An `Err` of the
+//! stream is logged, and with `default_backoff()` the watcher tries again. The repository's example `controller` has all of it.

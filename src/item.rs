@@ -502,11 +502,17 @@ impl<'q, K> Item<'q, K> {
     where
         K: fmt::Debug,
     {
+        self.span_of(tracing::field::debug(self.key()))
+    }
+
+    /// The span of this hand-out, with the key in this form.
+    #[cfg(feature = "tracing")]
+    pub(crate) fn span_of(&self, key: impl tracing::Value) -> tracing::Span {
         // The fields are evaluated only if the span is enabled.
         tracing::info_span!(
             "workqueue",
             queue = &*self.queue.settings.name,
-            key = ?self.key(),
+            key = key,
             waited = self.waited().map(tracing::field::debug),
             attempt = self.num_requeues() + 1
         )

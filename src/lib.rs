@@ -219,6 +219,32 @@
 //!   [`Leftover::refused`]. If processing a key adds more keys, wait until the queue [is idle](WorkQueue::wait_idle) before you drain.
 //! * **The child of a `fork`** has no threads. Create the queue after the fork, or `exec` in the child: see [`Driver`].
 //!
+//! # On wasm32
+//!
+//! On `wasm32-unknown-unknown`, as in a browser, there are no threads and no clock, so the queue is told the time, and the program's event
+//! loop expires the delays:
+//! ```
+//! use keyqueue::{Clock, Driver, WorkQueue};
+//! use std::time::Duration;
+//!
+//! # fn performance_now() -> f64 { 0.0 }
+//! let clock = Clock::from_fn(|| Duration::from_secs_f64(performance_now() / 1000.0));
+//! let queue = WorkQueue::builder().clock(clock).driver(Driver::Manual).build();
+//! # queue.add("pod-1");
+//! // In a callback of the event loop, at the latest after `queue.stats().next_deadline`:
+//! queue.turn();
+//! ```
+//!
+//! | on `wasm32-unknown-unknown` | |
+//! |---|---|
+//! | works | adds, delays, retries, priorities, groups, shards; the futures and [`run_async`](Workers::run_async) on an executor of the page; [`stop`](Workers::stop) and the drains that are futures |
+//! | panics | a queue or a [`Bucket`](rate_limiter::Bucket) with the default clock, such as `WorkQueue::new()`; calls that block |
+//! | returns an error | [`spawn`](WorkersBuilder::spawn), as no thread can be started |
+//! | does not compile | the feature `quanta`: set `default-features = false` |
+//!
+//! There are no random numbers either, so give the builder a secret [seed](WorkQueueBuilder::seed) if strangers choose the keys. With WASI
+//! the crate compiles with all features.
+//!
 //! # How it is built and verified
 //!
 //! A call holds one lock for a short time: [`how_it_works`] has the pictures and the reasons. Models under loom, fuzzers, recorded traces
@@ -238,7 +264,7 @@
 //! | `std-lock` | | `std`'s mutex in place of the crate's own [lock](how_it_works#the-lock), for all queues of the program |
 //! | `stream` | | `WorkQueue::stream`: a `Stream` of [`OwnedItem`]s |
 //! | `tokio` | | `Workers::spawn_tasks`: loops as tasks of the current Tokio runtime |
-//! | `tracing` | | `Item::span`, `WorkersBuilder::traced`: a span for each hand-out |
+//! | `tracing` | | `Item::span`, `WorkersBuilder::traced` and `traced_display`: a span for each hand-out |
 //!
 //! **`quanta`** saves time where limiters, and queues that [measure](WorkQueueBuilder::measure), read the clock, while delays expire by
 //! `Instant` in any case. On an AMD EPYC (family 25, model 17), where `Instant::now` takes 23 ns, these calls take (24 November 2026; both

@@ -25,6 +25,7 @@ pub struct AddOptions {
     /// `None` means that the caller set no delay, which counts as a delay of zero, but not as a retry.
     pub(crate) delay: Option<Duration>,
     pub(crate) conflict: DelayConflict,
+    pub(crate) at_most: Option<Duration>,
     pub(crate) rate_limited: bool,
     /// `None` means NORMAL for an add, and the item's priority for a holder.
     pub(crate) priority: Option<Priority>,
@@ -133,8 +134,8 @@ pub enum DelayConflict {
     /// The new deadline counts, even if it is later, and both old delays are gone. A new delay of zero drops them, and adds the key at
     /// once.
     ///
-    /// If calls move the deadline again and again before it is reached, the key is never handed out. The
-    /// [cookbook](crate::cookbook#debounce-and-throttle) has a debounce with a bound.
+    /// If calls move the deadline again and again before it is reached, the key is never handed out, unless
+    /// [`at_most`](AddOptions::at_most) ends that.
     Replace,
     /// The old deadline counts, whoever has set it, and the call changes nothing, even with a new delay of zero. If there is only a
     /// holder's delay, it becomes a caller's as well, because a hand-out that is under way may drop the holder's, and the add must not be
@@ -222,6 +223,7 @@ impl AddOptions {
         Self {
             delay: None,
             conflict: DelayConflict::EarliestWins,
+            at_most: None,
             rate_limited: false,
             priority: None,
             skips_limiter: false,
@@ -327,6 +329,48 @@ impl AddOptions {
     /// ```
     pub const fn conflict(mut self, conflict: DelayConflict) -> Self {
         self.conflict = conflict;
+        self
+    }
+
+    /// Ends a debounce: with [`Replace`](DelayConflict::Replace), calls move the deadline of a key back, but never later than this time
+    /// after the first of them.
+    ///
+    /// The time counts from the first call with `at_most` since the key has a delay of a caller. The count ends with that delay, so the
+    /// next such call begins anew
+    /// * once the delay has expired, because the run that follows serves all calls until then,
+    /// * and once it was dropped: by [`cancel`](crate::WorkQueue::cancel), by [`remove`](crate::WorkQueue::remove), by a call that takes
+    ///   delayed keys out, or by `Replace` without a delay.
+    ///
+    /// An [`add`](crate::WorkQueue::add) queues the key at once and leaves the delay as it is, like any other date, so the count goes on,
+    /// and the key comes back sooner rather than later. The same is true of what a [holder](DelayConflict) decides.
+    ///
+    /// Each call brings a bound of its own: the deadline comes after the call's delay, or at its `at_most` after the first call if that is
+    /// earlier. If this time is past, as it is with an `at_most` of zero, the key is added at once. The bound also shortens the delay of a
+    /// [limiter](Self::rate_limited). But a key that [cools down](crate::Item::cool_down) is held back until it has.
+    ///
+    /// `at_most` has no effect with another [`conflict`](Self::conflict), which moves no deadline back, nor in
+    /// [`requeue_with`](crate::Item::requeue_with), where each delay is a new decision.
+    ///
+    /// # Examples
+    /// Look at a file when there was no event for it for 200 ms, but at the latest a second after the first event:
+    /// ```
+    /// use keyqueue::{AddOptions, Clock, DelayConflict, Driver, WorkQueue};
+    /// use std::time::Duration;
+    ///
+    /// let (clock, time) = Clock::mock();
+    /// let queue = WorkQueue::builder().clock(clock).driver(Driver::Manual).build();
+    /// let ms = Duration::from_millis;
+    /// let quiet = AddOptions::new().after(ms(200)).conflict(DelayConflict::Replace).at_most(ms(1000));
+    /// for _event in 0..10 {
+    ///     queue.add_with("Cargo.toml", quiet);
+    ///     time.advance(ms(100));
+    ///     queue.turn();
+    /// }
+    /// assert_eq!(queue.len(), 1); // after a second, though there was an event every 100 ms
+    /// ```
+    #[doc(alias = "debounce")]
+    pub const fn at_most(mut self, time: Duration) -> Self {
+        self.at_most = Some(time);
         self
     }
 }

@@ -635,6 +635,16 @@ mod spans {
     }
 
     #[test]
+    fn a_span_has_the_key_as_it_is_displayed() {
+        let queue = no_backoff().name("pods").build();
+        queue.add("a"); // `Debug` puts it in quotes
+        queue.shut_down();
+        let workers = queue.workers().traced_display().build();
+        let (spans, _) = logged(|| workers.run(|_| ()));
+        assert_eq!(spans, [r#"INFO workqueue queue="pods" key=a attempt=1"#]);
+    }
+
+    #[test]
     fn an_item_has_a_span_without_workers() {
         let queue = manual(WorkQueue::builder()).0.name("pods").measure(true).build();
         let (spans, lines) = logged(|| {

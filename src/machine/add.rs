@@ -23,6 +23,8 @@ pub(crate) struct How<'s> {
     /// In nanoseconds. `Some(0)` adds at once as `None` does, but counts as a retry.
     pub(crate) delay: Option<u64>,
     pub(crate) conflict: DelayConflict,
+    /// A caller's delay ends at most this time after the first such add of it.
+    pub(crate) at_most: Option<u64>,
     pub(crate) failure: Failure<'s>,
     /// The holder's limiter did not count this failure, because the delay of the last retry has not passed. So that retry stands, unless
     /// this delay is longer.
@@ -44,6 +46,7 @@ impl How<'_> {
         priority: NORMAL,
         delay: None,
         conflict: DelayConflict::EarliestWins,
+        at_most: None,
         failure: Failure::No,
         is_uncounted: false,
         now: 0,
@@ -177,6 +180,10 @@ impl<K> Machine<K> {
     pub(super) fn add_known(&mut self, entry: EntryRef<K>, how: How<'_>, mode: Mode) -> (Added, Owed) {
         let delay = self.count_failure(entry, how.failure, how.delay);
         self.counts.retries += u64::from(delay.is_some());
+        let delay = delay.filter(|delay| *delay > 0).map(|delay| match how.at_most {
+            Some(at_most) => self.later.bounded(entry.number(), how.now, delay, at_most),
+            None => delay,
+        });
         if let Some(delay) = delay.filter(|delay| *delay > 0) {
             let deadline = self.later.deadline(how.now, delay);
             let due = Due { deadline, priority: how.priority, is_retry: how.failure.is_one() };

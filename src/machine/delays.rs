@@ -7,7 +7,7 @@
 //!   a caller adds with a delay      no delay of      a caller's that is     a caller's that is
 //!                                   a caller yet     as early or earlier    later
 //!     EarliestWins                  set              stands                 moved
-//!     Replace                       set, and no other delay is left
+//!     Replace                       set, and no other delay is left; with `at_most` no later than this time after the first such add
 //!     KeepExisting                  set if there is no delay; beside a holder's, with its deadline
 //!
 //!   a caller adds without one

@@ -28,6 +28,8 @@ pub(super) struct Later {
     pub(super) resting: usize,
     /// The later deadline of each key that is cooling down and has two delays, by the number of its slot.
     thirds: BTreeMap<u32, u64>,
+    /// When the first add with a bound was made of each caller's delay that has one, by the number of the slot.
+    pub(super) firsts: BTreeMap<u32, u64>,
     /// The number of keys that have failed.
     pub(super) failing: usize,
     /// The latest time that a call has passed.
@@ -166,6 +168,7 @@ impl Later {
             doubles: 0,
             resting: 0,
             thirds: BTreeMap::new(),
+            firsts: BTreeMap::new(),
             failing: 0,
             time: 0,
             until: NEVER,
@@ -178,6 +181,18 @@ impl Later {
     pub(super) fn deadline(&mut self, now: u64, delay: u64) -> u64 {
         self.time = self.time.max(now);
         self.time.saturating_add(delay)
+    }
+
+    /// The delay of a caller's add that is to end `at_most` this time after the first such add.
+    #[cold]
+    pub(super) fn bounded(&mut self, number: u32, now: u64, delay: u64, at_most: u64) -> u64 {
+        self.time = self.time.max(now);
+        let first = self.firsts.get(&number).copied().unwrap_or(self.time);
+        let delay = delay.min(first.saturating_add(at_most).saturating_sub(self.time));
+        if delay > 0 {
+            self.firsts.insert(number, first);
+        }
+        delay
     }
 
     /// Whether one more delay can be set.
@@ -216,7 +231,7 @@ impl Later {
     #[inline]
     pub(super) fn end(&mut self, number: u32) {
         self.delayed -= 1;
-        if self.doubles > 0 {
+        if self.doubles + self.firsts.len() > 0 {
             self.write(number, Dues::default());
         }
     }
@@ -263,6 +278,9 @@ impl Later {
             }
         }
         self.doubles += usize::from(record.has_two());
+        if dues.caller.is_none() {
+            self.firsts.remove(&number);
+        }
         let first = dues.earliest().map(|(setter, _)| setter);
         let [earlier, later] = [dues.take_earliest(), dues.take_earliest()];
         if later.is_some() && first == Some(Setter::Holder) {

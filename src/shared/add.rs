@@ -274,6 +274,7 @@ impl<K> Shared<K> {
             priority: options.level(),
             delay: options.delay.map(nanos),
             conflict: options.conflict,
+            at_most: options.at_most.filter(|_| options.conflict == DelayConflict::Replace).map(nanos),
             failure,
             is_uncounted: options.is_uncounted,
             now: 0,

@@ -385,6 +385,24 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkersBuilder<K> {
         self
     }
 
+    /// The same as [`traced`](Self::traced), but the span has the key as its `Display` prints it: `key=default/web`, where `Debug` would
+    /// print `key=Name { namespace: "default", name: "web" }`.
+    ///
+    /// # Examples
+    /// ```
+    /// let queue = keyqueue::WorkQueue::<String>::new();
+    /// let workers = queue.workers().traced_display().build();
+    /// # let _ = workers;
+    /// ```
+    #[cfg(feature = "tracing")]
+    pub fn traced_display(mut self) -> Self
+    where
+        K: fmt::Display,
+    {
+        self.hooks.span = Some(|item| item.span_of(tracing::field::display(item.key())));
+        self
+    }
+
     /// Builds workers without a loop. Add loops with [`run`](Workers::run) or [`run_async`](Workers::run_async).
     ///
     /// # Panics

@@ -28,9 +28,9 @@ const SETTINGS: [&str; 19] = [
 
 /// The steps, by the names of `op.rs`. An outcome of a handler counts when its loop applies it.
 #[rustfmt::skip]
-const STEPS: [&str; 76] = [
+const STEPS: [&str; 77] = [
     "Add", "AddAll", "AddAfter", "AddWith now", "AddWith EarliestWins", "AddWith Replace", "AddWith KeepExisting", "AddWith limited",
-    "AddRateLimited", "Cancel", "Remove", "Forget", "TakeWhere", "TakeDelayed", "Look",
+    "AddWith at_most", "AddRateLimited", "Cancel", "Remove", "Forget", "TakeWhere", "TakeDelayed", "Look",
     "Get Try", "Get TryOwned", "Get Timeout", "Get Get", "Get Owned", "GetMany", "Batch", "Work",
     "End Done", "End Drop", "End Unwind", "End Succeed", "End GiveUp", "End Retry", "End RequeueAfter", "End RequeueWith", "End CoolDown", "IntoOwned",
     "Wait Item", "Wait OwnedItem", "Wait Idle", "Wait Drained", "Wait ShuttingDown",
@@ -164,6 +164,7 @@ pub(crate) fn step(op: &Op) -> String {
     match op {
         Op::AddWith(_, how) if how.rate_limited => "AddWith limited".into(),
         Op::AddWith(_, how) if how.after.is_none() => "AddWith now".into(),
+        Op::AddWith(_, how) if how.bound().is_some() => "AddWith at_most".into(),
         Op::AddWith(_, how) => format!("AddWith {:?}", how.conflict),
         Op::Repeat(..) | Op::Fault(..) | Op::Crowd(..) | Op::Handle(_) => "Repeat".into(),
         Op::Get(form) => format!("Get {form:?}"),

@@ -15,7 +15,7 @@ const EXCEPTED: [(&str, &[&str]); 8] = [
     // A conversion; what `drain_async` calls; `finish` for tasks (tests/stops.rs); loops that need threads or a runtime (tests/workers.rs).
     ("Workers", &["queue", "drain_until", "finish_until", "run", "spawn_tasks"]),
     // Settings; threads.
-    ("WorkersBuilder", &["name", "traced", "spawn"]),
+    ("WorkersBuilder", &["name", "traced", "traced_display", "spawn"]),
     ("Batch", &[]),
     ("Group", &[]),
 ];

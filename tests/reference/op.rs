@@ -148,6 +148,8 @@ pub(crate) enum Goal {
 pub(crate) struct How {
     pub(crate) after: Option<Span>,
     pub(crate) conflict: DelayConflict,
+    /// In nanoseconds.
+    pub(crate) at_most: Option<u64>,
     pub(crate) rate_limited: bool,
     pub(crate) priority: Option<i8>,
 }
@@ -178,7 +180,12 @@ impl Op {
 
 impl How {
     pub(crate) fn new() -> Self {
-        Self { after: None, conflict: DelayConflict::EarliestWins, rate_limited: false, priority: None }
+        Self { after: None, conflict: DelayConflict::EarliestWins, at_most: None, rate_limited: false, priority: None }
+    }
+
+    /// The bound of a delay that calls move back.
+    pub(crate) fn bound(&self) -> Option<u64> {
+        self.at_most.filter(|_| self.conflict == DelayConflict::Replace)
     }
 
     /// The crate's options. `delay`: what `after` stands for.
@@ -186,6 +193,9 @@ impl How {
         let mut options = AddOptions::new().conflict(self.conflict);
         if let Some(delay) = delay {
             options = options.after(delay);
+        }
+        if let Some(nanos) = self.at_most {
+            options = options.at_most(if nanos == u64::MAX { Duration::MAX } else { Duration::from_nanos(nanos) });
         }
         if self.rate_limited {
             options = options.rate_limited();

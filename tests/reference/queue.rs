@@ -46,6 +46,8 @@ struct State {
     processing: bool,
     /// The delay that a caller has set, and the one that the end of a hand-out has set.
     delays: [Option<Due>; 2],
+    /// When the caller's delay was first set or moved with a bound.
+    first: Option<u64>,
     /// The number of the step since which the earlier deadline is what it is.
     due_since: u64,
     /// Until when the key cools down.
@@ -471,12 +473,19 @@ impl Reference {
             if how.conflict != DelayConflict::Replace {
                 return self.add(key, priority);
             }
-            self.set_delays(key, [None; 2]);
-            // The add that waits for a retry is this one. One that waits for the end of a rest goes on waiting.
-            self.state(key).waits &= self.look(key).is_held;
-            return self.add(key, highest.map_or(priority, |highest| highest.max(priority)));
+            return self.replace_now(key, priority);
         };
-        let mut due = Due { deadline: self.time().saturating_add(delay), priority, is_retry: how.rate_limited };
+        let mut deadline = self.time().saturating_add(delay);
+        if let Some(bound) = how.bound() {
+            let time = self.time();
+            let first = *self.state(key).first.get_or_insert(time);
+            deadline = deadline.min(first.saturating_add(bound)).max(time);
+            if deadline == time {
+                // It is to be added at once.
+                return self.replace_now(key, priority);
+            }
+        }
+        let mut due = Due { deadline, priority, is_retry: how.rate_limited };
         let [caller, holder] = self.look(key).delays;
         let (old, other) = match how.conflict {
             DelayConflict::Replace => (highest, None),
@@ -492,6 +501,15 @@ impl Reference {
         Added::Delayed
     }
 
+    /// Adds the key at once in the place of its delays.
+    fn replace_now(&mut self, key: u8, priority: i8) -> Added {
+        let highest = self.look(key).highest();
+        self.set_delays(key, [None; 2]);
+        // The add that waits for a retry is this one. One that waits for the end of a rest goes on waiting.
+        self.state(key).waits &= self.look(key).is_held;
+        self.add(key, highest.map_or(priority, |highest| highest.max(priority)))
+    }
+
     /// Sets the delays of a key.
     fn set_delays(&mut self, key: u8, delays: [Option<Due>; 2]) {
         self.set_delays_since(key, delays, self.look(key).looked_at());
@@ -500,6 +518,7 @@ impl Reference {
     fn set_delays_since(&mut self, key: u8, delays: [Option<Due>; 2], before: Option<u64>) {
         let state = self.state(key);
         state.delays = delays;
+        state.first = state.first.filter(|_| delays[CALLER].is_some());
         if let Some(rest) = state.rest {
             state.delays.iter_mut().flatten().for_each(|due| due.deadline = due.deadline.max(rest));
         }
@@ -1186,7 +1205,9 @@ impl Reference {
         (state.due_since, state.rest) = (calls, None);
         let (highest, held) = (state.highest(), std::mem::take(&mut state.is_held).then_some(state.pending));
         let past = state.delays.iter_mut().filter_map(|delay| delay.take_if(|due| due.deadline <= now));
-        let Some(priority) = past.map(|due| due.priority).max().max(held) else { return false };
+        let past = past.map(|due| due.priority).max();
+        state.first = state.first.filter(|_| state.delays[CALLER].is_some());
+        let Some(priority) = past.max(held) else { return false };
         // An add that waits may wait for the later one.
         let priority = if state.waits { highest.max(Some(priority)).expect("there is one") } else { priority };
         self.make_dirty(key, priority);
@@ -1238,6 +1259,12 @@ impl Reference {
     #[allow(dead_code, reason = "for the tests of the bare machine")]
     pub(crate) fn is_resting(&self, key: u8) -> bool {
         self.look(key).rest.is_some()
+    }
+
+    /// The number of keys whose delay has a bound.
+    #[allow(dead_code, reason = "for the tests of the bare machine")]
+    pub(crate) fn bounded(&self) -> usize {
+        self.keys.iter().filter(|state| state.first.is_some()).count()
     }
 
     /// The keys that have a caller's delay and a holder's.

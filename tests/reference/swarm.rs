@@ -4,6 +4,7 @@
 use super::key::{Fault, KEYS};
 use super::op::{Blocking, End, Form, Goal, How, Op, Outcome, Span};
 use super::plan::{Inside, Limit, Plan, Rate};
+use super::queue::NEVER;
 use super::random::Random;
 use super::run::run;
 use keyqueue::{DelayConflict, DelayedAdd};
@@ -197,6 +198,11 @@ impl Make {
                 DelayConflict::Replace,
                 DelayConflict::KeepExisting,
             ]),
+            at_most: match self.random.below(6) {
+                0 => Some(self.random.pick(&[0, NEVER])),
+                1 | 2 => Some(self.random.below(2 * self.delays)),
+                _ => None,
+            },
             rate_limited: self.random.once_in(4),
             priority: match self.priorities {
                 0 => None,

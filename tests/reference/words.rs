@@ -20,7 +20,7 @@ const TEN: Span = Span::Nanos(10);
 pub(crate) fn alphabets() -> Vec<Alphabet> {
     let policies = [DelayedAdd::Independent, DelayedAdd::Promote, DelayedAdd::Strict];
     let with = |priority| Op::AddWith(0, How { priority: Some(priority), ..How::new() });
-    let later = How { after: Some(TEN), priority: Some(100), conflict: DelayConflict::Replace, rate_limited: false };
+    let later = How { after: Some(TEN), priority: Some(100), conflict: DelayConflict::Replace, ..How::new() };
     let group = Plan { groups: Some(1), limit: Some(1), ..Plan::plain() };
     vec![
         Alphabet {

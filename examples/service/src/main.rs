@@ -15,7 +15,8 @@
 //!    a request holds up nothing then.
 //! 3. The queue refuses adds (a request that comes yet gets 503), and finishes what is queued, until the deadline. What is left is logged.
 //!
-//! A second signal ends the process at once.
+//! A second signal ends the process at once. A pause of the queue is no reason for `/readyz` to fail, because requests only add keys, which
+//! a paused queue takes.
 
 use axum::extract::{Path, RawQuery, State};
 use axum::http::StatusCode;

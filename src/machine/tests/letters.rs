@@ -10,6 +10,10 @@ const TEN: Span = Span::Nanos(10);
 pub(super) fn alphabets() -> Vec<Alphabet> {
     let with = |n, priority| Op::AddWith(n, How { priority: Some(priority), ..How::new() });
     let after = |conflict, after| Op::AddWith(0, How { after: Some(Span::Nanos(after)), conflict, ..How::new() });
+    let debounce = |after, at_most| {
+        let conflict = DelayConflict::Replace;
+        Op::AddWith(0, How { after: Some(Span::Nanos(after)), conflict, at_most: Some(at_most), ..How::new() })
+    };
     let policies = [DelayedAdd::Independent, DelayedAdd::Promote, DelayedAdd::Strict];
     let group = Plan { groups: Some(2), limit: Some(1), ..Plan::plain() };
     vec![
@@ -35,6 +39,7 @@ pub(super) fn alphabets() -> Vec<Alphabet> {
                 Op::Add(0),
                 after(DelayConflict::EarliestWins, 10),
                 after(DelayConflict::Replace, 20),
+                debounce(20, 25),
                 after(DelayConflict::KeepExisting, 5),
                 after(DelayConflict::Replace, 0),
                 Op::Cancel(0),

@@ -412,8 +412,8 @@ impl Run {
                 (Failure::Told, asked.max(Some(external)))
             }
         };
-        let (conflict, now) = (how.conflict, self.reference.now);
-        (machine::How { priority, delay, conflict, failure, is_uncounted: false, now }, asked)
+        let (conflict, at_most, now) = (how.conflict, how.bound(), self.reference.now);
+        (machine::How { priority, delay, conflict, at_most, failure, is_uncounted: false, now }, asked)
     }
 
     fn add(&mut self, n: u8, how: &How) {
@@ -690,6 +690,7 @@ impl Run {
             let failures = if self.schedule.is_some() { reference.num_requeues(key) } else { 0 };
             assert_eq!(machine.failures(&Name::new(key), hash(key)) as usize, failures, "failures of key {key}");
         }
+        assert_eq!(machine.later.firsts.len(), reference.bounded(), "delays with a bound");
         let failing = reference.all().filter(|key| self.schedule.is_some() && reference.num_requeues(*key) > 0);
         assert_eq!(machine.failing(), failing.count());
         assert!(!machine.keys.has_retired(), "a chunk takes the records of its slots with it at once");
