@@ -335,7 +335,7 @@ pub use stats::{DelayedKey, GroupStats, HeldBack, Level, ProcessingKey, Stats};
 #[cfg(feature = "stream")]
 pub use stream::ItemStream;
 pub use time::clock::{Clock, MockClock};
-pub use workers::{GivenUp, IntoOutcome, Outcome, Tally, Workers, WorkersBuilder};
+pub use workers::{BatchItem, GivenUp, IntoOutcome, Outcome, Tally, Workers, WorkersBuilder};
 
 /// The README's examples are tests.
 #[cfg(doctest)]

@@ -708,7 +708,7 @@ impl<K> WorkQueue<K> {
     }
 
     /// The batch of an item, and of what else is queued.
-    fn batch_from<'q>(&'q self, first: Item<'q, K>, max: usize) -> Batch<'q, K> {
+    pub(crate) fn batch_from<'q>(&'q self, first: Item<'q, K>, max: usize) -> Batch<'q, K> {
         // The room is allocated here, so that the critical section allocates nothing.
         let room = max.min(self.len().saturating_add(1));
         let mut items = Vec::with_capacity(room);

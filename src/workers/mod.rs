@@ -19,6 +19,7 @@
 //! ([`run`](Workers::run)), as a future ([`run_async`](Workers::run_async)), or as a task of Tokio (`spawn_tasks`). As many keys are
 //! processed at the same time as there are loops.
 
+mod batches;
 mod given_up;
 mod loops;
 mod outcome;
@@ -27,6 +28,7 @@ mod run_span;
 #[cfg(feature = "tokio")]
 mod tasks;
 
+pub use batches::BatchItem;
 pub use given_up::GivenUp;
 pub use loops::Tally;
 pub use outcome::{IntoOutcome, Outcome};
