@@ -280,6 +280,7 @@ mod futures;
 mod get_async;
 mod groups;
 pub mod guarantees;
+pub mod handlers;
 mod histogram;
 pub mod how_it_works;
 mod inspect;

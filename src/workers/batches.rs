@@ -113,7 +113,7 @@ impl<'q, K: Hash + Eq + Clone + Send + Sync + 'static> Current<'q, K> {
         Self { items: Vec::new(), has_begun: false, own }
     }
 
-    /// Adds a key, and what else is queued, and returns the batch if it may wait for more.
+    /// Adds a key, and what else is queued.
     fn push(&mut self, first: Item<'q, K>, limits: Limits) {
         let more = self.own.queue().batch_from(first, limits.max - self.items.len());
         self.items.extend(more.into_iter().map(|item| BatchItem { item, span: RunSpan::none(), outcome: None }));
@@ -146,15 +146,15 @@ impl<'q, K: Hash + Eq + Clone + Send + Sync + 'static> Current<'q, K> {
         }
     }
 
-    /// The handler is about to be called. This calls user code, which may panic.
-    fn begin(&mut self) {
+    /// Whether there is a key, for which the handler is to be called now. This calls user code, which may panic.
+    fn begin(&mut self) -> bool {
         self.has_begun = true;
         self.items.iter_mut().for_each(|BatchItem { item, span, .. }| self.own.enter(span, item));
+        !self.items.is_empty()
     }
 
-    /// Ends each key. Returns whether there was one.
+    /// Ends each key after the handler. Returns whether user code has panicked.
     fn end(&mut self, ended: Result<Outcome, Box<dyn Any + Send>>) -> bool {
-        let is_empty = self.items.is_empty() && ended.is_ok();
         match ended {
             Ok(outcome) => self.end_each(Some(Ok(&outcome))),
             Err(payload) => {
@@ -162,17 +162,17 @@ impl<'q, K: Hash + Eq + Clone + Send + Sync + 'static> Current<'q, K> {
                 let has_begun = self.has_begun;
                 self.end_each(has_begun.then(|| Err(message(&*payload))));
                 self.own.catch_user_panic(|| drop(payload));
+                true
             }
         }
-        !is_empty
     }
 
     /// Ends each key by the outcome that it has, or else by that of the handler or its panic. `None`: the handler was not called, or was
-    /// dropped, so the key is added again.
-    fn end_each(&mut self, ended: Option<Result<&Outcome, &str>>) {
-        let own = self.own;
+    /// dropped, so the key is added again. Returns whether user code has panicked.
+    fn end_each(&mut self, ended: Option<Result<&Outcome, &str>>) -> bool {
+        let (own, mut panics) = (self.own, false);
         for BatchItem { item, span, outcome } in self.items.drain(..) {
-            own.catch_user_panic(|| match (&outcome, ended) {
+            panics |= own.catch_user_panic(|| match (&outcome, ended) {
                 (Some(outcome), _) | (None, Some(Ok(outcome))) => {
                     span.note(outcome);
                     own.finish(item, outcome);
@@ -182,6 +182,7 @@ impl<'q, K: Hash + Eq + Clone + Send + Sync + 'static> Current<'q, K> {
             });
         }
         self.has_begun = false;
+        panics
     }
 }
 
@@ -197,15 +198,10 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
         while !self.is_stopped() {
             let ended = catch_unwind(AssertUnwindSafe(|| {
                 current.fill(limits);
-                if current.items.is_empty() {
-                    return Outcome::Success;
-                }
-                current.begin();
-                handler(&mut current.items).into_outcome()
+                current.begin().then(|| handler(&mut current.items).into_outcome())
             }));
-            if !current.end(ended) {
-                return;
-            }
+            let Some(ended) = ended.transpose() else { return };
+            current.end(ended);
         }
     }
 
@@ -216,21 +212,20 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
     ) {
         let (mut current, mut keys) = (Current::new(self), 0);
         while !self.is_stopped() {
+            if keys >= KEYS_AT_ONCE as usize {
+                keys = 0;
+                give_way_once().await;
+            }
             let ended = caught(async {
                 current.fill_async(limits).await;
-                if current.items.is_empty() {
-                    return Outcome::Success;
+                if !current.begin() {
+                    return None;
                 }
-                current.begin();
-                handler(&mut current.items).await.into_outcome()
-            })
-            .await;
+                Some(handler(&mut current.items).await.into_outcome())
+            });
+            let Some(ended) = ended.await.transpose() else { return };
             keys += current.items.len();
-            let has_panicked = ended.is_err();
-            if !current.end(ended) {
-                return;
-            }
-            if keys >= KEYS_AT_ONCE as usize || has_panicked {
+            if current.end(ended) {
                 keys = 0;
                 give_way_once().await;
             }
@@ -263,6 +258,8 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
     /// [groups](crate::GroupLimits::max_processing), for drains, and for adds, each of which brings about a further run. A linger that is
     /// too long for the clock, such as `Duration::MAX`, waits until the batch is full. If the limit of a group is smaller than `max`, that
     /// may never come about.
+    ///
+    /// What the compiler says of handlers of other forms is on the page of [handlers](crate::handlers).
     ///
     /// A batch that has a key is run, even after a [`stop`](Self::stop) or a [`finish`](Self::finish). Several loops, each in a thread of its
     /// own, may run at the same time, and loops of other handlers beside them.

@@ -392,11 +392,13 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
         self.catch_user_panic(|| span.end());
     }
 
-    /// Calls user code, and catches and counts a panic, so that the loop goes on.
-    pub(super) fn catch_user_panic(&self, run: impl FnOnce()) {
-        if contained(run).is_none() {
+    /// Calls user code, and catches and counts a panic, so that the loop goes on. Returns whether there was one.
+    pub(super) fn catch_user_panic(&self, run: impl FnOnce()) -> bool {
+        let has_panicked = contained(run).is_none();
+        if has_panicked {
             self.counts.panicked.add();
         }
+        has_panicked
     }
 }
 
