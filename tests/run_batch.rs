@@ -12,6 +12,7 @@ mod support {
 }
 
 use futures_executor::block_on;
+use keyqueue::rate_limiter::{Bucket, RateLimiter};
 use keyqueue::values::ValueQueue;
 use keyqueue::{
     AddOptions, Added, BatchItem, Clock, IntoOutcome, OnPanic, Outcome, WorkQueue, WorkQueueBuilder, Workers,
@@ -226,19 +227,41 @@ fn a_panic_is_that_of_each_undecided_key() {
     }
 }
 
-/// A hook, a limiter or a key that panics while a key of a batch ends leaves the other keys alone.
+/// A limiter that panics when it is told to forget key 1.
+struct ForgetsNoOne;
+
+impl RateLimiter<u32> for ForgetsNoOne {
+    fn when(&self, _: &u32) -> Duration {
+        HOUR
+    }
+
+    fn forget(&self, key: &u32) {
+        if *key == 1 {
+            resume_unwind(Box::new("a limiter"));
+        }
+    }
+
+    fn num_requeues(&self, _: &u32) -> usize {
+        0
+    }
+}
+
+/// User code that panics while a key of a batch ends leaves the other keys alone, and the loop goes on.
 #[test]
 fn a_panic_at_the_end_of_a_key_is_not_one_of_the_others() {
     for way in WAYS {
-        let (queue, _time) = manual_queue::<u32>();
-        let builder = queue.workers().on_error(|key, _| assert!(*key != 1, "a hook"));
-        let workers = builder.build();
-        let hook = std::panic::take_hook();
-        std::panic::set_hook(Box::new(|_| {}));
-        let thread = run_one(way, &workers, 0..3, |_| Err::<(), _>("no"));
-        std::panic::set_hook(hook);
-        assert_eq!(delayed(&queue), [0, 1, 2]);
-        assert_eq!((workers.tally().failed, workers.tally().panicked), (3, 1));
+        let (builder, _time) = manual(WorkQueue::builder().rate_limiter(ForgetsNoOne));
+        let queue = builder.build();
+        let workers = queue.workers().on_error(|_, _| resume_unwind(Box::new("a hook"))).build();
+        let thread = run_one(way, &workers, 0..4, |batch| {
+            if let Some(item) = batch.get_mut(3) {
+                item.set_outcome(Err::<(), _>("no"));
+            }
+        });
+        assert_eq!(delayed(&queue), [3], "{way:?}");
+        assert_eq!((workers.tally().succeeded, workers.tally().failed, workers.tally().panicked), (3, 1, 2));
+        queue.add(9);
+        wait_until(|| workers.tally().succeeded == 4);
         stopped(&workers, thread);
     }
 }
@@ -558,7 +581,7 @@ fn a_batch_of_no_keys_is_refused() {
 fn loops_share_the_keys() {
     const KEYS: u32 = 500;
     for kind in kinds() {
-        let queue = kind().rate_limiter(keyqueue::rate_limiter::Bucket::new(1e6, 1000)).build();
+        let queue = kind().rate_limiter(Bucket::new(1e6, 1000)).build();
         let workers = queue.workers().build();
         let held = Arc::<Mutex<HashSet<u32>>>::default();
         // What was added of each key, and what its last successful run has seen of that.
