@@ -62,6 +62,7 @@ oldest_queued      # 100 000 keys
 priorities         # up to a million keys
 replay_corpus      # reads files
 reports            # threads that wait for real intervals
+run_batch          # `workers` runs the same ends of keys, and `batches` takes keys in the same way
 same_twice         # starts processes, and takes 100 000 steps
 seeds              # starts processes
 serde              # the feature `serde`, which has no unsafe code

@@ -73,7 +73,7 @@
 //! # With `select!`
 //!
 //! A future of the crate that waits may be dropped: no key and no wake-up is lost. If `run_async` is dropped while its handler runs, the
-//! key is done, and is not retried.
+//! key is queued again.
 //! ```
 //! use keyqueue::WorkQueue;
 //! use std::time::Duration;
@@ -156,6 +156,51 @@
 //! # assert_eq!((queue.stats().handed_out, queue.stats().failures), (100, 1));
 //! ```
 //! A producer that has many keys calls [`add_all`](crate::WorkQueue::add_all).
+//!
+//! [`Workers`](crate::Workers) do the same, and retry, count and give up each key by itself. Here a batch waits for up to 20 ms until it
+//! has a hundred rows, and writes them in one statement. Rows that the database refuses are retried, and so are all if the statement fails
+//! or the handler panics. [`run_batch_async`](crate::Workers::run_batch_async) is the same for tasks.
+//! ```
+//! use keyqueue::{BatchItem, Outcome, WorkQueue};
+//! use std::collections::BTreeSet;
+//! use std::sync::Mutex;
+//! use std::time::Duration;
+//!
+//! /// Stands for a database.
+//! #[derive(Default)]
+//! struct Database {
+//!     rows: Mutex<BTreeSet<u32>>,
+//! }
+//!
+//! impl Database {
+//!     /// `INSERT INTO pages … ON CONFLICT DO NOTHING RETURNING id`: the rows that were written.
+//!     fn insert(&self, ids: &[u32]) -> Result<BTreeSet<u32>, std::io::Error> {
+//!         let written = ids.iter().copied().filter(|id| *id != 666).collect();
+//!         self.rows.lock().unwrap().extend(&written);
+//!         Ok(written)
+//!     }
+//! }
+//!
+//! let database = Database::default();
+//! let write = |batch: &mut [BatchItem<'_, u32>]| -> Result<(), Outcome> {
+//!     let ids: Vec<u32> = batch.iter().map(|item| *item.key()).collect();
+//!     let written = database.insert(&ids)?; // an error: each key is retried
+//!     for item in batch.iter_mut().filter(|item| !written.contains(item.key())) {
+//!         item.set_outcome(Outcome::failed("the row was not written")); // this key is retried
+//!     }
+//!     Ok(()) // the others are done
+//! };
+//!
+//! let queue = WorkQueue::<u32>::new();
+//! let workers = queue.workers().max_retries(0).build();
+//! std::thread::scope(|scope| {
+//!     scope.spawn(|| workers.run_batch(100, Duration::from_millis(20), write));
+//!     queue.add_all(600..800);
+//!     assert!(workers.drain().is_empty());
+//! });
+//! assert_eq!(database.rows.lock().unwrap().len(), 199);
+//! assert_eq!((workers.tally().succeeded, workers.tally().given_up), (199, 1));
+//! ```
 //!
 //! # Without an async runtime
 //!

@@ -306,6 +306,7 @@ mod futures;
 mod get_async;
 mod groups;
 pub mod guarantees;
+pub mod handlers;
 mod histogram;
 pub mod how_it_works;
 mod inspect;
@@ -361,7 +362,7 @@ pub use stats::{DelayedKey, GroupStats, HeldBack, Level, ProcessingKey, Stats};
 #[cfg(feature = "stream")]
 pub use stream::ItemStream;
 pub use time::clock::{Clock, MockClock};
-pub use workers::{GivenUp, IntoOutcome, Outcome, Tally, Workers, WorkersBuilder};
+pub use workers::{BatchItem, GivenUp, IntoOutcome, Outcome, Tally, Workers, WorkersBuilder};
 
 /// The README's examples are tests.
 #[cfg(doctest)]

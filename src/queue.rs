@@ -718,18 +718,20 @@ impl<K> WorkQueue<K> {
     }
 
     /// The batch of an item, and of what else is queued.
-    fn batch_from<'q>(&'q self, first: Item<'q, K>, max: usize) -> Batch<'q, K> {
+    pub(crate) fn batch_from<'q>(&'q self, first: Item<'q, K>, max: usize) -> Batch<'q, K> {
         // The room is allocated here, so that the critical section allocates nothing.
         let room = max.min(self.len().saturating_add(1));
         let mut items = Vec::with_capacity(room);
         items.push(first);
         let mut waited = Vec::with_capacity(if self.shared.is_observed() { room } else { 0 });
-        self.shared.take_many(room - 1, |taken| {
-            if waited.capacity() > 0 {
-                waited.push(taken.waited());
-            }
-            items.push(Item::new_quietly(&self.shared, taken.claimed));
-        });
+        if room > 1 {
+            self.shared.take_many(room - 1, |taken| {
+                if waited.capacity() > 0 {
+                    waited.push(taken.waited());
+                }
+                items.push(Item::new_quietly(&self.shared, taken.claimed));
+            });
+        }
         if panicking() {
             items.iter().for_each(Item::note_unwinding);
         }

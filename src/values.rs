@@ -794,7 +794,7 @@ impl<K, V: fmt::Debug> fmt::Debug for Value<'_, K, V> {
 
 mod sealed {
     use crate::sync::Arc;
-    use crate::{Item, OwnedItem, WorkQueue};
+    use crate::{BatchItem, Item, OwnedItem, WorkQueue};
 
     /// An item, of either type.
     #[allow(unreachable_pub)] // a method names it, and no user can
@@ -806,6 +806,12 @@ mod sealed {
     impl<K> Held<K> for Item<'_, K> {
         fn key_in(&self, queue: &WorkQueue<K>) -> Option<&K> {
             Arc::ptr_eq(self.queue(), &queue.shared).then(|| self.key())
+        }
+    }
+
+    impl<K> Held<K> for BatchItem<'_, K> {
+        fn key_in(&self, queue: &WorkQueue<K>) -> Option<&K> {
+            Held::key_in(&**self, queue)
         }
     }
 

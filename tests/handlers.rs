@@ -1,5 +1,5 @@
 //! The forms of handlers that compile, and which of them name the item's type. `ci/msrv.sh` compiles this file with the oldest supported
-//! Rust, so it uses no other crate. (The docs of `Workers::run_async` have forms that do not compile.)
+//! Rust, so it uses no other crate. (The page `keyqueue::handlers` has forms that do not compile.)
 
 use keyqueue::{IntoOutcome, Item, Outcome, WorkQueue, Workers};
 use std::error::Error;

@@ -2,6 +2,7 @@
 #![cfg(loom)]
 
 mod adds;
+mod batches;
 mod delays;
 mod drain;
 mod free;

@@ -235,8 +235,7 @@ impl<K> Shared<K> {
         with_parker(|parker| {
             let mut wait = Self::take_or_wait(this, Waiter::Thread(parker.unparker()));
             while let Wait::Park(ticket) | Wait::ParkBriefly(ticket) = wait {
-                let is_brief = matches!(wait, Wait::ParkBriefly(_));
-                let soon = if is_brief { Some(Instant::now() + BUSY) } else { this.own_token_at() };
+                let soon = this.parks_until(matches!(wait, Wait::ParkBriefly(_)));
                 if !leaves() {
                     Self::park(this, parker, deadline.start().into_iter().chain(soon).min());
                 }
@@ -323,6 +322,11 @@ impl<K> Shared<K> {
     /// Whether no driver wakes a getter for the next token.
     fn waits_by_itself(&self) -> bool {
         self.pace.is_some() && self.settings.driver != Driver::Thread
+    }
+
+    /// Until when a thread parks that has passed by a busy shard (`briefly`), or waits for a token by itself.
+    pub(super) fn parks_until(&self, briefly: bool) -> Option<Instant> {
+        if briefly { Some(Instant::now() + BUSY) } else { self.own_token_at() }
     }
 
     /// Until when a thread parks that waits for a token by itself.

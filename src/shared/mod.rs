@@ -8,6 +8,7 @@
 //!                 └─ hub: a lock over ┌ getters: threads and tasks that wait for a key
 //!                                     ├ life cycle: drains, idle waits, waits for the shut-down
 //!                                     ├ dirty waiters: tasks that wait until a held key is added again
+//!                                     ├ alarms: tasks that wait for more keys, until a time
 //!                                     ├ driver: the state of the thread that expires delays
 //!                                     └ runs: where the queue's workers count, for metrics
 //! ```
@@ -26,6 +27,7 @@
 //!   life_cycle                        | shut-down
 //!   pause                             | the pause of the whole queue
 //!   add_all   end_all                 | many adds, and many ends of processings
+//!   linger                            | the wait for one more key of a batch, until a time
 //!   done   get   add   delays   dirty | the calls on keys; delays: `cancel` and `remove`, dirty: `until_dirty`
 //!   choose   lower                    | which shard a getter takes its key from
 //!   take                              | a hand-out
@@ -77,6 +79,7 @@ mod groups;
 mod hub;
 mod last_errors;
 mod life_cycle;
+mod linger;
 mod locked;
 mod lower;
 mod pace;
@@ -97,6 +100,7 @@ pub(crate) use drain::WaitGoal;
 pub use driver::Driver;
 pub(crate) use driver::start_driver_thread;
 pub(crate) use get::Wait;
+pub(crate) use linger::Linger;
 pub(crate) use settings::{Limiter, MAX_SHARDS, MAX_WEIGHT, Order, Settings, most_processing};
 pub(crate) use state::{Shared, Wakeups};
 pub(crate) use waiters::DirtyWait;

@@ -1,6 +1,6 @@
-//! Those that wait, but not for a key: in a drain or an idle wait, for the shut-down, or for a key to become dirty.
+//! Those that wait, but not for a key: in a drain or an idle wait, for the shut-down, for a key to become dirty, or for a time.
 
-use crate::machine;
+use crate::machine::{self, NEVER};
 use crate::wait::{Ticket, WaitList, Waiter, WakeList};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -78,6 +78,40 @@ impl DirtyWaiters {
     /// then woken in vain by an add of a later key in this slot.)
     pub(super) fn take(&mut self, of: (usize, machine::DirtyTicket), wakes: &mut WakeList) {
         self.waiting.remove(&of).into_iter().for_each(|tasks| wakes.push_tree(tasks));
+    }
+}
+
+/// Tasks that the driver wakes at a time of the queue's clock: see [`linger`](super::linger).
+#[derive(Default)]
+pub(super) struct Alarms {
+    waiting: BTreeMap<(u64, Ticket), Waiter>,
+    next: u64,
+}
+
+impl Alarms {
+    /// Sets the alarm of a task, or its new waker. Returns the waker that was there.
+    pub(super) fn set(&mut self, at: u64, ticket: &mut Option<Ticket>, waiter: Waiter) -> Option<Waiter> {
+        let ticket = *ticket.get_or_insert_with(|| {
+            self.next += 1;
+            Ticket::nth(self.next)
+        });
+        self.waiting.insert((at, ticket), waiter)
+    }
+
+    pub(super) fn remove(&mut self, at: u64, ticket: Ticket) -> Option<Waiter> {
+        self.waiting.remove(&(at, ticket))
+    }
+
+    /// The time of the first alarm.
+    pub(super) fn first(&self) -> u64 {
+        self.waiting.first_key_value().map_or(NEVER, |(&(at, _), _)| at)
+    }
+
+    /// Takes the tasks whose time has come.
+    pub(super) fn take_due(&mut self, now: u64, wakes: &mut WakeList) {
+        while self.first() <= now {
+            wakes.extend(self.waiting.pop_first().map(|(_, waiter)| waiter));
+        }
     }
 }
 

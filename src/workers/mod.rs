@@ -17,8 +17,9 @@
 //!
 //! A loop, of which `run_loop.rs` has the steps, runs in a thread of its own ([`spawn`](WorkersBuilder::spawn)), in the caller's thread
 //! ([`run`](Workers::run)), as a future ([`run_async`](Workers::run_async)), or as a task of Tokio (`spawn_tasks`). As many keys are
-//! processed at the same time as there are loops.
+//! processed at the same time as there are loops. A loop whose handler works on many keys at once is in `batches.rs`.
 
+mod batches;
 mod given_up;
 mod loops;
 mod outcome;
@@ -28,6 +29,7 @@ mod size;
 #[cfg(feature = "tokio")]
 mod tasks;
 
+pub use batches::BatchItem;
 pub use given_up::GivenUp;
 pub use loops::Tally;
 pub use outcome::{IntoOutcome, Outcome};
@@ -441,7 +443,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkersBuilder<K> {
     /// Starts `threads` threads. Each thread runs a loop.
     ///
     /// [`IntoOutcome`] says what a handler may return. If a closure uses `?`, it names its return type, as in the second example. A closure
-    /// that is passed directly does not name the type of its argument. [`run_async`](Workers::run_async) shows the handlers that name it.
+    /// that is passed directly does not name the type of its argument: see [handlers](crate::handlers), and the compiler's texts there.
     ///
     /// If dozens of threads have handlers that take a microsecond or less, they wait for each other at the queue's lock: see
     /// [`shards`](crate::WorkQueueBuilder::shards).
@@ -584,7 +586,8 @@ impl<K> Workers<K> {
 }
 
 impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
-    /// Runs a loop in this thread, until the queue is shut down and no key is queued.
+    /// Runs a loop in this thread, until the queue is shut down and no key is queued. The handler may borrow: see
+    /// [handlers](crate::handlers).
     ///
     /// # Blocking
     /// Like [`get`](WorkQueue::get).
@@ -642,71 +645,8 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
     ///     Ok(())
     /// });
     /// ```
-    /// A closure that is passed directly does not name the type of its argument. This holds here, in [`run`](Self::run), in
-    /// [`run_boxed`](Self::run_boxed) and in [`spawn`](WorkersBuilder::spawn). The compiler must know the type of the keys by then: if only
-    /// a later call tells it, write `WorkQueue::<String>::new()`. Three kinds of handlers name the type: a function, a closure in a
-    /// variable, and a closure that is not `async` itself and returns a future:
-    /// ```
-    /// # use keyqueue::WorkQueue;
-    /// # use std::sync::Arc;
-    /// # struct Client;
-    /// # impl Client { async fn fetch(&self, _: &str) -> Result<(), std::io::Error> { Ok(()) } }
-    /// # let workers = WorkQueue::<String>::new().workers().build();
-    /// use keyqueue::Item;
-    ///
-    /// async fn visit(url: &Item<'_, String>) -> Result<(), std::io::Error> {
-    ///     Client.fetch(url).await
-    /// }
-    /// # let _ =
-    /// workers.run_async(visit);
-    ///
-    /// let handler = async |url: &Item<'_, String>| Client.fetch(url).await;
-    /// # let _ =
-    /// workers.run_async(handler);
-    ///
-    /// let client = Arc::new(Client);
-    /// # let _ =
-    /// workers.run_async(|url: &Item<'_, String>| {
-    ///     let (client, url) = (Arc::clone(&client), url.key().clone());
-    ///     async move { client.fetch(&url).await }
-    /// });
-    /// ```
-    /// Without the type, a closure in a variable does not compile:
-    /// ```compile_fail
-    /// # use keyqueue::WorkQueue;
-    /// # let workers = WorkQueue::<String>::new().workers().build();
-    /// let handler = async |url| println!("{url}"); // error: type annotations needed
-    /// # let _ =
-    /// workers.run_async(handler);
-    /// ```
-    /// A closure with an `async` block that uses the item does not compile either, because its future would borrow the closure's argument:
-    /// ```compile_fail
-    /// # use keyqueue::{Item, WorkQueue};
-    /// # use std::sync::Arc;
-    /// # struct Client;
-    /// # impl Client { async fn fetch(&self, _: &str) -> Result<(), std::io::Error> { Ok(()) } }
-    /// # let workers = WorkQueue::<String>::new().workers().build();
-    /// # let client = Arc::new(Client);
-    /// # let _ =
-    /// workers.run_async(|url: &Item<'_, String>| {
-    ///     let client = Arc::clone(&client);
-    ///     async move { client.fetch(url).await } // error: lifetime may not live long enough
-    /// });
-    /// ```
-    /// It compiles with a clone of the key, as above, or with a boxed future and [`run_boxed`](Self::run_boxed):
-    /// ```
-    /// # use keyqueue::WorkQueue;
-    /// # use std::sync::Arc;
-    /// # struct Client;
-    /// # impl Client { async fn fetch(&self, _: &str) -> Result<(), std::io::Error> { Ok(()) } }
-    /// # let workers = WorkQueue::<String>::new().workers().build();
-    /// # let client = Arc::new(Client);
-    /// # let _ =
-    /// workers.run_boxed(|url| {
-    ///     let client = Arc::clone(&client);
-    ///     Box::pin(async move { client.fetch(url).await })
-    /// });
-    /// ```
+    /// The page [Which shape does a handler have?](crate::handlers) has the other forms, and what the compiler says of those that it
+    /// refuses.
     ///
     /// # A task that hangs
     /// A drain with a deadline returns the keys of handlers that hang. Their tasks go on hanging. If you have kept the handles of the
@@ -753,7 +693,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
     ///
     /// Use it in code that is generic over the handler, such as a wrapper that spawns tasks: the future is `Send` if the handler is. Use it
     /// also for closures of the form `|item| { let context = context.clone(); Box::pin(async move { … }) }`. It costs an allocation per
-    /// key.
+    /// key. The compiler's texts about other forms are among the [handlers](crate::handlers).
     ///
     /// # Cancel safety
     /// Like [`run_async`](Self::run_async).

@@ -7,11 +7,11 @@ use crate::coop::KEYS_AT_ONCE;
 use crate::machine::End;
 use crate::panics::contained;
 use crate::sync::Arc;
-use crate::{AddOptions, Added, GetTimeoutError, Item, OnPanic};
+use crate::{AddOptions, Added, GetTimeoutError, Item, OnPanic, WorkQueue};
 use std::any::Any;
 use std::error::Error;
 use std::fmt;
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
 use std::hash::Hash;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
@@ -56,7 +56,7 @@ impl<K> Default for Hooks<K> {
 }
 
 /// Resolves at its second poll, for which it wakes the task, or at its first if the waker panics.
-async fn give_way_once() {
+pub(super) async fn give_way_once() {
     let mut given = false;
     poll_fn(|cx| {
         if std::mem::replace(&mut given, true) || contained(|| cx.waker().wake_by_ref()).is_none() {
@@ -65,6 +65,16 @@ async fn give_way_once() {
         Poll::Pending
     })
     .await;
+}
+
+/// The result of a future, or the payload of its panic.
+pub(super) async fn caught<T>(work: impl Future<Output = T>) -> Result<T, Box<dyn Any + Send>> {
+    let mut work = pin!(work);
+    poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(cx))) {
+        Ok(poll) => poll.map(Ok),
+        Err(payload) => Poll::Ready(Err(payload)),
+    })
+    .await
 }
 
 /// The run that a loop is in. If its task is dropped meanwhile, the run has not succeeded, and its key is added again.
@@ -108,6 +118,19 @@ impl<K> Loop<K> {
         &self.counts
     }
 
+    pub(super) fn queue(&self) -> &WorkQueue<K> {
+        &self.workers.queue
+    }
+
+    pub(super) fn is_stopped(&self) -> bool {
+        self.workers.loops.is_stopped()
+    }
+
+    /// Counts a panic of user code.
+    pub(super) fn count_panic(&self) {
+        self.counts.panicked.add();
+    }
+
     /// Waits until all threads are started, and returns whether they were.
     pub(super) fn may_begin(&self) -> bool {
         self.workers.loops.is_open()
@@ -148,22 +171,14 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
             self.enter(span, item);
             let outcome = span.run(|| handler(item).into_outcome());
             let (item, _span) = current.take().expect("inserted above");
-            self.finish(item, outcome);
+            self.finish(item, &outcome);
         }
     }
 
     pub(super) async fn run_async<R: IntoOutcome>(&self, handler: &mut impl AsyncFnMut(&Item<'_, K>) -> R) {
         let mut current = Current { run: None, own: self };
         loop {
-            let ended = {
-                let mut work = pin!(self.run_async_until_panic(&mut *handler, &mut current.run));
-                poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(cx))) {
-                    Ok(poll) => poll.map(Ok),
-                    Err(payload) => Poll::Ready(Err(payload)),
-                })
-                .await
-            };
-            match ended {
+            match caught(self.run_async_until_panic(&mut *handler, &mut current.run)).await {
                 Ok(()) => return,
                 Err(payload) => self.panicked(current.run.take(), payload),
             }
@@ -206,14 +221,14 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
             self.enter(span, item);
             let outcome = span.run_async(async { handler(item).await.into_outcome() }).await;
             let (item, _span) = current.take().expect("inserted above");
-            self.finish(item, outcome);
+            self.finish(item, &outcome);
         }
     }
 
     /// Begins the span of a run. This calls user code, which may panic, so the caller has stored the item before.
     #[cfg(feature = "tracing")]
     #[inline]
-    fn enter(&self, span: &mut RunSpan, item: &Item<'_, K>) {
+    pub(super) fn enter(&self, span: &mut RunSpan, item: &Item<'_, K>) {
         if let Some(create) = self.workers.hooks.span {
             span.begin(create(item));
         }
@@ -221,12 +236,12 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
 
     #[cfg(not(feature = "tracing"))]
     #[inline]
-    fn enter(&self, _: &mut RunSpan, _: &Item<'_, K>) {}
+    pub(super) fn enter(&self, _: &mut RunSpan, _: &Item<'_, K>) {}
 
     /// Applies the outcome to a key, which is then done, even if this panics.
     #[inline]
-    fn finish(&self, item: Item<'_, K>, outcome: Outcome) {
-        match outcome {
+    pub(super) fn finish(&self, item: Item<'_, K>, outcome: &Outcome) {
+        match *outcome {
             Outcome::Success => {
                 self.counts.done.add();
                 self.workers.queue.shared.clear_error(item.key());
@@ -248,13 +263,13 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
                 self.requeue(item, options, End::Done, &self.counts.refused_requeues);
             }
             Outcome::Retry => self.retry(item, Duration::ZERO, GivenUp::default()),
-            Outcome::Failed(error) => self.failed(item, Duration::ZERO, &*error),
-            Outcome::RetryAfter { delay, error } => self.failed(item, delay, &*error),
-            Outcome::PauseGroup { delay, error } => self.pause_group(item, delay, &*error),
-            Outcome::GiveUp(reason) => {
-                self.keep_error(&item, &*reason);
+            Outcome::Failed(ref error) => self.failed(item, Duration::ZERO, &**error),
+            Outcome::RetryAfter { delay, ref error } => self.failed(item, delay, &**error),
+            Outcome::PauseGroup { delay, ref error } => self.pause_group(item, delay, &**error),
+            Outcome::GiveUp(ref reason) => {
+                self.keep_error(&item, &**reason);
                 let (retries, _) = self.retries(&item);
-                self.give_up(item, GivenUp { retries, reason: Some(&*reason), panic: None });
+                self.give_up(item, GivenUp { retries, reason: Some(&**reason), panic: None });
             }
         }
     }
@@ -362,7 +377,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
 
     /// Adds the key of a run that was dropped, at once and without counting a failure. The run counts in no number.
     #[cold]
-    fn add_again(&self, item: Item<'_, K>) {
+    pub(super) fn add_again(&self, item: Item<'_, K>) {
         if let Err(item) = self.try_requeue(item, AddOptions::new(), End::Done) {
             self.refuse(item);
         }
@@ -402,36 +417,42 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
     fn panicked(&self, current: Option<(Item<'_, K>, RunSpan)>, payload: Box<dyn Any + Send>) {
         self.counts.panicked.add();
         if let Some((item, span)) = current {
-            self.counts.run_panicked.add();
-            self.catch_user_panic(|| self.workers.queue.shared.note_panic());
-            let message = message(&*payload);
-            self.keep_error(&item, &format_args!("the handler panicked: {message}"));
-            self.catch_user_panic(|| span.panicked(message));
-            if let Some(hook) = &self.workers.hooks.on_panic {
-                self.catch_user_panic(|| hook(&item, message));
-            }
-            self.catch_user_panic(|| match self.workers.queue.shared.settings.on_panic {
-                Some(OnPanic::Done) => {
-                    item.rest(self.workers.hooks.min_interval);
-                    item.done();
-                }
-                _ => self.retry(item, Duration::ZERO, GivenUp { panic: Some(message), ..GivenUp::default() }),
-            });
-            self.catch_user_panic(|| span.end());
+            self.run_panicked(item, span, message(&*payload));
         }
         self.catch_user_panic(|| drop(payload));
     }
 
-    /// Calls user code, and catches and counts a panic, so that the loop goes on.
-    fn catch_user_panic(&self, run: impl FnOnce()) {
-        if contained(run).is_none() {
+    /// Ends the run of a handler that has panicked.
+    pub(super) fn run_panicked(&self, item: Item<'_, K>, span: RunSpan, message: &str) {
+        self.counts.run_panicked.add();
+        self.catch_user_panic(|| self.workers.queue.shared.note_panic());
+        self.keep_error(&item, &format_args!("the handler panicked: {message}"));
+        self.catch_user_panic(|| span.panicked(message));
+        if let Some(hook) = &self.workers.hooks.on_panic {
+            self.catch_user_panic(|| hook(&item, message));
+        }
+        self.catch_user_panic(|| match self.workers.queue.shared.settings.on_panic {
+            Some(OnPanic::Done) => {
+                item.rest(self.workers.hooks.min_interval);
+                item.done();
+            }
+            _ => self.retry(item, Duration::ZERO, GivenUp { panic: Some(message), ..GivenUp::default() }),
+        });
+        self.catch_user_panic(|| span.end());
+    }
+
+    /// Calls user code, and catches and counts a panic, so that the loop goes on. Returns whether there was one.
+    pub(super) fn catch_user_panic(&self, run: impl FnOnce()) -> bool {
+        let has_panicked = contained(run).is_none();
+        if has_panicked {
             self.counts.panicked.add();
         }
+        has_panicked
     }
 }
 
 /// The message of a panic.
-fn message(payload: &(dyn Any + Send)) -> &str {
+pub(super) fn message(payload: &(dyn Any + Send)) -> &str {
     let text = payload.downcast_ref::<&str>().copied();
     text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("(not a text)")
 }

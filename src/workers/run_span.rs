@@ -32,7 +32,7 @@ impl RunSpan {
         outcome
     }
 
-    fn note(&self, outcome: &Outcome) {
+    pub(super) fn note(&self, outcome: &Outcome) {
         let Some(span) = &self.0 else { return };
         match outcome {
             Outcome::Failed(error) | Outcome::RetryAfter { error, .. } | Outcome::PauseGroup { error, .. } => {
@@ -72,6 +72,8 @@ impl RunSpan {
     pub(super) async fn run_async(&self, run: impl Future<Output = Outcome>) -> Outcome {
         run.await
     }
+
+    pub(super) fn note(&self, _outcome: &Outcome) {}
 
     pub(super) fn panicked(&self, _message: &str) {}
 

@@ -62,7 +62,8 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
     /// });
     /// # }
     /// ```
-    /// The box costs an allocation per key. For an async closure, spawn [`run_async`](Self::run_async) in a `JoinSet` of your own.
+    /// The box costs an allocation per key. For an async closure, spawn [`run_async`](Self::run_async) in a `JoinSet` of your own. If the
+    /// compiler refuses your closure, look for its text among the [handlers](crate::handlers).
     ///
     /// # Panics
     /// If it is not called within a Tokio runtime (in a task, in `block_on`, or after `runtime.enter()`), or if `tasks` is 0. Then it

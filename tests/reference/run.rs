@@ -401,8 +401,13 @@ impl<'q> Run<'q> {
                 let script: Arc<Script> = Arc::default();
                 let own = Arc::clone(&script);
                 self.starts = self.starts.wrapping_add(1);
-                let future: Pin<Box<dyn Future<Output = ()>>> = match self.starts % 2 {
+                let future: Pin<Box<dyn Future<Output = ()>>> = match self.starts % 3 {
                     0 => Box::pin(self.workers.run_async(async move |item: &Item<'_, Key>| handle(&own, item).await)),
+                    // A batch of one key is as a key by itself.
+                    1 => Box::pin(self.workers.run_batch_async(1, Duration::ZERO, async move |batch| {
+                        let outcome = handle(&own, &batch[0]).await;
+                        batch[0].set_outcome(outcome);
+                    })),
                     _ => Box::pin(self.workers.run_boxed(move |item| {
                         let own = Arc::clone(&own);
                         Box::pin(async move { handle(&own, item).await })

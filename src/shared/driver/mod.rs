@@ -27,7 +27,7 @@ use super::state::if_free;
 use crate::machine::{BATCH, Expired, NEVER};
 use crate::sync::{Arc, Parker, model_const, now, park_briefly};
 use crate::time::nanos;
-use crate::wait::Ticket;
+use crate::wait::{Ticket, WakeList};
 use std::time::Instant;
 
 /// The number of critical sections that a `turn` spends on sorting keys in advance, before their delays have expired.
@@ -54,6 +54,7 @@ impl<K> Shared<K> {
             expired += this.turn_of(locked.lock(), now, &mut sorts);
         }
         this.wake_for_tokens();
+        this.ring(now);
         if this.report_interval != NEVER {
             Self::report_if_due(this, now);
         }
@@ -90,7 +91,7 @@ impl<K> Shared<K> {
     /// One step of the driver thread, which then parks as long as this says (I8), or ends.
     pub(super) fn drive(this: &Arc<Self>, parker: &Parker) -> NextStep {
         let Some((mut hub, until)) = Self::step(this) else { return NextStep::Again };
-        let (wake_at, token_at) = (hub.getters.wake_at, hub.getters.token_at);
+        let (wake_at, token_at, alarm_at) = (hub.getters.wake_at, hub.getters.token_at, hub.alarms.first());
         // After the shut-down, only groups that are held back have a time.
         let until = if this.is_shutting_down() && !this.settings.order.has_groups() { NEVER } else { until };
         let is_over = this.is_shutting_down() && until == NEVER && this.report_at() == NEVER;
@@ -98,17 +99,18 @@ impl<K> Shared<K> {
             hub.driver = DriverState::Absent;
             return NextStep::End;
         }
-        let until = until.min(this.report_at()).min(token_at.unwrap_or(NEVER));
+        let until = until.min(this.report_at()).min(token_at.unwrap_or(NEVER)).min(alarm_at);
         hub.driver = DriverState::Parked { until, driver: parker.unparker() };
         NextStep::Park(this.settings.clock.instant(until).into_iter().chain(wake_at).min())
     }
 
-    /// Wakes tasks (W5) and getters that wait for a token, adds the keys whose delays have expired, and reports. Returns what
+    /// Wakes tasks (W5, alarms) and getters that wait for a token, adds the keys whose delays have expired, and reports. Returns what
     /// [`expire_all`](Self::expire_all) does.
     fn step(this: &Arc<Self>) -> Option<(HubGuard<'_>, u64)> {
         this.wake_passed_by();
         this.wake_for_tokens();
         let now = this.settings.clock.now(); // first, so that what has expired until now is added before the report
+        this.ring(now);
         let parks = this.expire_all();
         if this.is_report_due(now) {
             drop(parks);
@@ -144,6 +146,14 @@ impl<K> Shared<K> {
                 hub.wakes.extend(task);
             }
         }
+    }
+
+    /// Wakes the tasks whose [alarms](super::linger) are at this time or before.
+    fn ring(&self, now: u64) {
+        let mut hub = self.hub();
+        let mut due = WakeList::default();
+        hub.alarms.take_due(now, &mut due);
+        hub.wakes.append(due);
     }
 
     /// Wakes a getter for each token that has come.

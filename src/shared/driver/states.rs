@@ -49,7 +49,8 @@ pub enum Driver {
     /// and after the shut-down it ends with the last report.
     ///
     /// In a queue with several [shards](crate::WorkQueueBuilder::shards), another thread may hold the lock of a shard for long. The driver
-    /// thread also wakes tasks that wait for such a shard, and starts with the first such task if there was no delay before.
+    /// thread also wakes tasks that wait for such a shard, and starts with the first such task if there was no delay before. So it does for a
+    /// task whose [batch](crate::Workers::run_batch_async) waits for more keys, when the batch has waited long enough.
     ///
     /// If the process is out of threads or memory, the system cannot start the thread. Delays are still set, and the threads that wait in
     /// [`get`](crate::WorkQueue::get), [`wait_idle`](crate::WorkQueue::wait_idle) or a drain do the driver's work every ten milliseconds,
