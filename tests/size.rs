@@ -305,3 +305,62 @@ fn a_task_that_ends_for_another_reason_is_one_of_those_that_were_to_end() {
     drop(workers.drain());
     drop(second);
 }
+
+/// Tasks that wait for a key end before they take one that comes later, and also if none comes.
+#[cfg(feature = "tokio")]
+#[test]
+fn idle_tasks_end_at_once() {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let (queue, seen) = (WorkQueue::<u32>::new(), Arc::new(Seen::default()));
+    let workers = queue.workers().build();
+    {
+        let (_in_it, seen) = (runtime.enter(), Arc::clone(&seen));
+        workers.spawn_tasks(4, move |_| {
+            let seen = Arc::clone(&seen);
+            Box::pin(async move {
+                seen.enter();
+                tokio::task::yield_now().await;
+                seen.leave();
+            })
+        });
+    }
+    // Nothing runs between these calls.
+    let run_until = |holds: &dyn Fn() -> bool| {
+        runtime.block_on(async {
+            for _ in 0..1000 {
+                if holds() {
+                    return;
+                }
+                tokio::task::yield_now().await;
+            }
+            panic!("it does not come true");
+        });
+    };
+    run_until(&|| queue.stats().waiters == 4);
+    workers.set_concurrency(3).unwrap();
+    run_until(&|| workers.tally().running == 3);
+    workers.set_concurrency(1).unwrap();
+    queue.add_all(0..10);
+    run_until(&|| seen.runs.load(SeqCst) == 10);
+    assert_eq!((seen.most.load(SeqCst), workers.tally().running), (1, 1));
+}
+
+/// A loop of `run` goes on while others are to end.
+#[test]
+fn a_loop_by_hand_is_none_of_those_that_are_to_end() {
+    let (queue, seen, runs) = (WorkQueue::new(), Arc::new(Seen::default()), Arc::new(AtomicUsize::new(0)));
+    let workers = spawn(&queue, 2, &seen);
+    queue.add_all([1, 2]);
+    wait_until(|| seen.at_once.load(SeqCst) == 2);
+    let (same, counts) = (workers.clone(), Arc::clone(&runs));
+    let by_hand = thread::spawn(move || same.run(|_: &keyqueue::Item<'_, u32>| _ = counts.fetch_add(1, SeqCst)));
+    workers.set_concurrency(1).unwrap();
+    for key in 3..6 {
+        queue.add(key);
+        wait_until(|| runs.load(SeqCst) == key as usize - 2);
+    }
+    seen.is_open.store(true, SeqCst);
+    wait_until(|| workers.tally().running == 2);
+    drop(workers.drain());
+    by_hand.join().unwrap();
+}
