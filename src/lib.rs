@@ -267,9 +267,11 @@ compile_error!("keyqueue needs 64-bit atomics, which this target does not have")
 #[cfg(test)]
 extern crate self as keyqueue;
 
+mod add_wait;
 mod added;
 pub mod backoff;
 mod batch;
+mod bound;
 mod builder;
 pub mod cookbook;
 mod coop;
@@ -315,6 +317,7 @@ pub mod values;
 mod wait;
 mod workers;
 
+pub use add_wait::AddWait;
 pub use added::Added;
 pub use batch::Batch;
 pub use builder::WorkQueueBuilder;
