@@ -27,7 +27,7 @@ part() {
     calls) echo --test client_go --test remove --test take_where ;;
     items) echo --test queue --test batches ;;
     workers) echo --test workers --test worker_panics --test stops ;;
-    waits) echo --test tenants --test wait_idle --test observers --test delays_turned --test newest_decision --test pace --test pauses ;;
+    waits) echo --test tenants --test wait_idle --test observers --test delays_turned --test newest_decision --test pace --test pauses --test bounds ;;
     *) return 1 ;;
     esac
 }

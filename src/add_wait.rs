@@ -73,7 +73,7 @@ impl<K: Hash + Eq> AddWait<'_, K> {
             added = Shared::try_add(self.queue, &mut self.key);
         }
         if let (Added::Full, Some(bound)) = (added, &self.queue.bound) {
-            drop(bound.wait(&mut self.ticket, waiter()));
+            drop(bound.wait(&mut self.ticket, waiter())); // before the last try (W8)
             added = Shared::try_add(self.queue, &mut self.key);
             if added == Added::Full {
                 return None;

@@ -9,7 +9,7 @@
 //!                 the same once more ─ none: park
 //! ```
 //!
-//! **No wake-up is lost**, because the number of keys and the bit that says that adds wait are in one word, so that their changes have one
+//! **No wake-up is lost** (W8), because the number of keys and the bit that says that adds wait are in one word, so that their changes have one
 //! order. If a place is given back after the bit was set, the call finds the bit and wakes a waiter. If it was given back before that, the
 //! waiter finds the place when it looks again. A waiter that was woken, and leaves without having needed the place, hands the wake-up on.
 
@@ -45,7 +45,7 @@ impl Room<'_> {
 impl Drop for Room<'_> {
     fn drop(&mut self) {
         if self.0.leave(1) {
-            let _panics = self.0.next().wake();
+            let _panics = self.0.next(1).wake();
         }
     }
 }
@@ -89,18 +89,15 @@ impl Bound {
         self.word.fetch_sub(keys * KEY, Ordering::Relaxed) & AWAITED != 0
     }
 
-    /// Takes as many waiters off the list as there are places.
-    pub(crate) fn next(&self) -> WakeList {
+    /// Takes a waiter off the list for each of this many places, if they are free.
+    pub(crate) fn next(&self, places: u64) -> WakeList {
         let waiters = &mut *self.waiters.lock();
-        self.take_next(waiters)
+        self.take_next(waiters, places)
     }
 
-    fn take_next(&self, waiters: &mut WaitList) -> WakeList {
-        let (mut free, mut wakes) = (self.free(self.word.load(Ordering::Relaxed)), WakeList::default());
-        while free > 0 && !waiters.is_empty() {
-            wakes.extend(waiters.pop());
-            free -= 1;
-        }
+    fn take_next(&self, waiters: &mut WaitList, places: u64) -> WakeList {
+        let (free, mut wakes) = (self.free(self.word.load(Ordering::Relaxed)), WakeList::default());
+        (0..places.min(free.max(0) as u64)).map_while(|_| waiters.pop()).for_each(|waiter| wakes.push(waiter));
         if waiters.is_empty() {
             self.word.fetch_and(!AWAITED, Ordering::Relaxed);
         }
@@ -120,11 +117,11 @@ impl Bound {
         older
     }
 
-    /// A waiter waits no longer. If there is room, because it was woken and has not needed it, others are woken in its place.
+    /// A waiter waits no longer. If there is room, because it was woken and has not needed it, another one is woken in its place.
     pub(crate) fn give_up(&self, ticket: Ticket) -> (Option<Waiter>, WakeList) {
         let waiters = &mut *self.waiters.lock();
         let waiter = waiters.remove(ticket);
-        (waiter, self.take_next(waiters))
+        (waiter, self.take_next(waiters, 1))
     }
 
     /// All waiters, to be woken, because adds are refused from now on.

@@ -350,7 +350,6 @@ impl<K> WorkQueueBuilder<K> {
     /// ```
     #[doc(alias = "bounded")]
     #[doc(alias = "backpressure")]
-    #[doc(alias = "limit")]
     pub fn max_keys(mut self, keys: usize) -> Self {
         self.settings.max_keys = Some(keys);
         self

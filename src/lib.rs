@@ -199,7 +199,6 @@
 //! * **Each message counts.** Here two adds of one key may become one run, so use a channel.
 //! * **Work must survive the process.** The queue is in memory. If a program can list the keys, though, its replicas can share them: see
 //!   the package `keyqueue-fleet` in the repository.
-//! * **A long queue must slow its producers down.** `add` never waits, and the number of distinct keys is the only bound.
 //!
 //! # Traps
 //!

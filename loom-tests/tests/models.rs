@@ -2,6 +2,7 @@
 #![cfg(loom)]
 
 mod adds;
+mod bound;
 mod delays;
 mod drain;
 mod free;

@@ -69,7 +69,9 @@ impl<'s, K> Records<'s, K> {
     }
 
     fn note_of(&self, node: NodeRef<K>) -> Note {
-        self.machine.is_resting(&node, node.hash()).map_or(Note::NONE, |(is_resting, is_delayed)| Note::noted(is_resting, is_delayed))
+        self.machine
+            .is_resting(&node, node.hash())
+            .map_or(Note::NONE, |(is_resting, is_delayed)| Note::noted(is_resting, is_delayed))
     }
 
     /// Called after a verb on a key that the caller does not hold. If the verb has queued the key, this makes the add, and returns its
@@ -160,7 +162,7 @@ impl<'s, K> Records<'s, K> {
         }
         dirty.into_iter().for_each(|hash| shared.pay_dirty(hash));
         if owed.has(Owed::ROOM) {
-            shared.pay_room();
+            shared.pay_room(1);
         }
         drop(claims);
     }
@@ -206,7 +208,7 @@ impl<K> Shared<K> {
             self.pay_dirty(hash);
         }
         if owed.has(Owed::ROOM) {
-            self.pay_room();
+            self.pay_room(1);
         }
     }
 
@@ -217,9 +219,9 @@ impl<K> Shared<K> {
         hub.wakes.append(drainers);
     }
 
-    /// Wakes adds that wait for room.
-    fn pay_room(&self) {
-        self.bound.iter().for_each(|bound| self.note_caught(bound.next().wake()));
+    /// Wakes adds that wait for room, as many as there are new places.
+    fn pay_room(&self, places: u64) {
+        self.bound.iter().for_each(|bound| self.note_caught(bound.next(places).wake()));
     }
 
     fn pay_dirty(&self, hash: KeyHash) {
@@ -807,7 +809,7 @@ impl<K> Shared<K> {
             self.pay_drained();
         }
         if owed.has(Owed::ROOM) {
-            self.pay_room();
+            self.pay_room(found.len() as u64);
         }
         self.sweep(free);
     }

@@ -188,8 +188,9 @@ impl<K> Shared<K> {
             tickets.into_iter().for_each(|ticket| hub.dirty_waiters.take((locked.index, ticket), &mut wakes));
         }
         if let (true, Some(bound)) = (owed.has(Owed::ROOM), &self.bound) {
-            if bound.leave(machine.take_left()) {
-                wakes.append(bound.next());
+            let left = machine.take_left();
+            if bound.leave(left) {
+                wakes.append(bound.next(left));
             }
         }
         let mut garbage = owed.has(Owed::GARBAGE).then(|| machine.take_garbage());
