@@ -26,8 +26,8 @@ part() {
     unit) echo --lib -- sync:: shared:: workers:: panics:: time::driver:: --skip choose:: ;; # the lock, and what takes it
     calls) echo --test client_go --test remove --test take_where ;;
     items) echo --test queue --test batches ;;
-    workers) echo --test workers --test worker_panics --test stops ;;
-    waits) echo --test tenants --test wait_idle --test observers --test delays_turned --test debounce --test newest_decision --test pace --test pauses ;;
+    workers) echo --test workers --test worker_panics --test stops --test size ;;
+    waits) echo --test tenants --test wait_idle --test observers --test delays_turned --test debounce --test newest_decision --test pace --test pauses --test bounds ;;
     *) return 1 ;;
     esac
 }

@@ -31,6 +31,8 @@ pub enum Added {
     Delayed,
     /// The queue is shutting down, and refused the key. A [rate-limited](crate::WorkQueue::add_rate_limited) add still counts its failure.
     Rejected,
+    /// The key is new, and the queue has as many keys as it [may have](crate::WorkQueueBuilder::max_keys). It has dropped the key.
+    Full,
 }
 
 impl Added {
@@ -46,6 +48,6 @@ impl Added {
     /// ```
     #[must_use]
     pub fn is_accepted(self) -> bool {
-        self != Self::Rejected
+        !matches!(self, Self::Rejected | Self::Full)
     }
 }

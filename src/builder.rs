@@ -89,6 +89,7 @@ impl<K> WorkQueueBuilder<K> {
             observer: None,
             limiter: Limiter::Inline(default_backoff().to_function()),
             order: Order::default(),
+            max_keys: None,
             pace: None,
         };
         Self { settings }
@@ -307,6 +308,50 @@ impl<K> WorkQueueBuilder<K> {
     #[doc(alias = "limiter")]
     pub fn pace(mut self, rate_per_second: f64, burst: u32) -> Self {
         self.settings.pace = Some((rate_per_second, burst));
+        self
+    }
+
+    /// The most keys that the queue knows at a time. An add of a key that is new beyond that is refused with
+    /// [`Added::Full`](crate::Added::Full). No bound by default.
+    ///
+    /// This bounds the memory of a queue whose producers are faster than its workers. [`add_wait`](WorkQueue::add_wait) waits for room
+    /// instead. A queue that a controller feeds rarely needs a bound, because it never has more keys than there are objects.
+    ///
+    /// **Which keys count.** A key is known while it is queued, processing or delayed, and counts once. So does a key that
+    /// [cools down](crate::Item::cool_down) if an add waits for the end of that. A key of which the queue has nothing but counted
+    /// failures, or that cools down and was not added since, does not count, and an add of it is one of a new key.
+    ///
+    /// **What is never refused**: an add of a key that is known; what a holder does with its key, such as [`retry`](crate::Item::retry) and
+    /// [`requeue_after`](crate::Item::requeue_after); a delay that expires; and
+    /// [`add_rate_limited`](WorkQueue::add_rate_limited), which stands for a retry. By rate-limited adds of new keys there may be more
+    /// keys than the bound, and then others are refused until there are fewer. After a shut-down all adds are
+    /// [`Rejected`](crate::Added::Rejected), whatever the bound.
+    ///
+    /// The bound is exact, also with several [shards](Self::shards), where all calls that make a key known, or end that, then write one
+    /// word. In a lock-free queue (`lock_free`) each add that is under way may take a place for a moment, so that another one is refused, and
+    /// an add that finds its key known while that ends may come beyond the bound, by one key for each such add.
+    ///
+    /// A bounded queue takes the slower path of [groups](Self::fair_by) in each add, and [`add_all`](WorkQueue::add_all) adds its keys
+    /// one by one.
+    ///
+    /// # Errors
+    /// [`try_build`](Self::try_build) refuses a bound of 0.
+    ///
+    /// # Examples
+    /// ```
+    /// use keyqueue::{Added, WorkQueue};
+    ///
+    /// let queue = WorkQueue::builder().max_keys(2).build();
+    /// assert_eq!(queue.add_all(["pod-1", "pod-2", "pod-3"]), 2);
+    /// assert_eq!(queue.add("pod-3"), Added::Full);
+    /// assert_eq!(queue.add("pod-1"), Added::Coalesced); // it is known
+    /// queue.get().unwrap().done();
+    /// assert_eq!(queue.add("pod-3"), Added::Queued);
+    /// ```
+    #[doc(alias = "bounded")]
+    #[doc(alias = "backpressure")]
+    pub fn max_keys(mut self, keys: usize) -> Self {
+        self.settings.max_keys = Some(keys);
         self
     }
 
@@ -653,7 +698,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueueBuilder<K> {
     /// * If a [weight](Self::group_weight), a [limit](Self::max_processing_per_group), [`group_limits`](Self::group_limits) or
     ///   [`FairShare::WorkTime`] is set without [`fair_by`](Self::fair_by).
     /// * If a weight or a limit is set beside [`group_limits`](Self::group_limits).
-    /// * If the limit is 0.
+    /// * If the limit is 0, or the [most keys](Self::max_keys) are 0.
     /// * If the clock is a [function](Clock::from_fn), and the driver is not [`Driver::Manual`].
     /// * If the rate or the burst of a [pace](Self::pace) is one that it refuses.
     /// * With the feature `lock-free`, if a setting is one that the lock-free engine does not have.
@@ -683,6 +728,9 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueueBuilder<K> {
                 "Driver::Thread",
                 "a clock of `Clock::from_fn` needs `Driver::Manual`",
             ));
+        }
+        if self.settings.max_keys == Some(0) {
+            return Err(InvalidArgument::new("max_keys", 0, "no key would be accepted"));
         }
         let order = &self.settings.order;
         let function = |is_set: bool| is_set.then(|| "a function".to_owned());
@@ -749,7 +797,19 @@ impl<K> RefUnwindSafe for WorkQueueBuilder<K> {}
 impl<K> fmt::Debug for WorkQueueBuilder<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Settings {
-            name, seed, shards, capacity, clock, driver, delayed_add, on_panic, measure, order, pace, ..
+            name,
+            seed,
+            shards,
+            capacity,
+            clock,
+            driver,
+            delayed_add,
+            on_panic,
+            measure,
+            order,
+            max_keys,
+            pace,
+            ..
         } = &self.settings;
         f.debug_struct("WorkQueueBuilder")
             .field("name", name)
@@ -761,6 +821,7 @@ impl<K> fmt::Debug for WorkQueueBuilder<K> {
             .field("delayed_add", delayed_add)
             .field("on_panic", on_panic)
             .field("measure", measure)
+            .field("max_keys", max_keys)
             .field("pace", pace)
             .field("strict_priorities", &order.strict)
             .field("fair_by", &order.group_of.is_some())

@@ -385,9 +385,26 @@
 //!
 //! # Producers that must wait
 //!
-//! `add` never waits, and the number of *different* keys bounds the queue. If this is not enough, a producer looks at
-//! [`len`](crate::WorkQueue::len), which takes no lock, and pauses while it is high. (A semaphore with a permit for each add does not work:
-//! several adds may lead to one run, and a retry is a run without an add.)
+//! `add` never waits, and the number of *different* keys bounds the queue. If this is not enough, give the queue a
+//! [bound](crate::WorkQueueBuilder::max_keys). An add of a new key is then refused when the queue has so many, which a server may pass on,
+//! and [`add_wait`](crate::WorkQueue::add_wait) waits for room. (A semaphore with a permit for each add does not work: several adds may
+//! lead to one run, and a retry is a run without an add.)
+//! ```
+//! use keyqueue::{Added, WorkQueue};
+//!
+//! fn upload(queue: &WorkQueue<String>, name: &str) -> u16 {
+//!     match queue.add(name.into()) {
+//!         Added::Full => 429, // too many requests
+//!         Added::Rejected => 503,
+//!         _ => 202,
+//!     }
+//! }
+//!
+//! let queue = WorkQueue::builder().max_keys(1).build();
+//! assert_eq!((upload(&queue, "a.png"), upload(&queue, "a.png"), upload(&queue, "b.png")), (202, 202, 429));
+//! queue.get().unwrap().done();
+//! assert_eq!(queue.add_wait("b.png".into()), Added::Queued); // at once, because there is room
+//! ```
 //!
 //! # Tests with a mock clock
 //!

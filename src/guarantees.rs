@@ -33,8 +33,8 @@
 //! # Order
 //!
 //! * **P4** *First in, first out.* Keys of one shard, one priority and one group are handed out in the order in which they became ready.
-//! * **P18** *Shards.* Calls for keys of different shards share no lock and write no common cache line unless threads or tasks wait. In
-//!   return, later keys of other shards may overtake a key, but only a bounded number, however long the queue is. All other promises hold
+//! * **P18** *Shards.* Calls for keys of different shards share no lock and write no common cache line unless threads or tasks wait,
+//!   or the queue has a bound (P33). In return, later keys of other shards may overtake a key, but only a bounded number, however long the queue is. All other promises hold
 //!   as with one shard. With groups, calls that name a key, and the end of a hand-out after which the queue forgets its key, also take one
 //!   of 64 locks for some tens of nanoseconds, by the key's hash.
 //! * **P19** *Priorities.* A key of a higher priority is handed out first. Of several adds of a key the highest priority counts, and a key
@@ -82,6 +82,9 @@
 //!   over any span, by the times at which they read the clock, with any number of shards. A token goes with a key, so that a
 //!   getter that gives up has spent none. Only [`stop`] and calls that take keys out do not wait for tokens. Between the return of
 //!   [`pause`](crate::WorkQueue::pause) and a `resume` no key is handed out, with an exception for lock-free queues.
+//! * **P33** *A bound.* With [`max_keys`](crate::WorkQueueBuilder::max_keys), an add of a new key takes effect only while the queue knows
+//!   fewer keys than that: keys that are queued, processing or delayed. Known keys and retries are never refused. An add that
+//!   [waits](crate::WorkQueue::add_wait) ends when there is room that no other add has taken, or with the shut-down.
 //!
 //! # Shut-down
 //!

@@ -199,7 +199,6 @@
 //! * **Each message counts.** Here two adds of one key may become one run, so use a channel.
 //! * **Work must survive the process.** The queue is in memory. If a program can list the keys, though, its replicas can share them: see
 //!   the package `keyqueue-fleet` in the repository.
-//! * **A long queue must slow its producers down.** `add` never waits, and the number of distinct keys is the only bound.
 //!
 //! # Traps
 //!
@@ -293,9 +292,11 @@ compile_error!("keyqueue needs 64-bit atomics, which this target does not have")
 #[cfg(test)]
 extern crate self as keyqueue;
 
+mod add_wait;
 mod added;
 pub mod backoff;
 mod batch;
+mod bound;
 mod builder;
 pub mod cookbook;
 mod coop;
@@ -342,6 +343,7 @@ pub mod values;
 mod wait;
 mod workers;
 
+pub use add_wait::AddWait;
 pub use added::Added;
 pub use batch::Batch;
 pub use builder::WorkQueueBuilder;

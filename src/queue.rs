@@ -1,5 +1,6 @@
 //! The public handle of a queue.
 
+use crate::add_wait::AddWait;
 use crate::added::Added;
 use crate::batch::Batch;
 use crate::error::{DrainTimeoutError, GetTimeoutError, TryGetError, WaitIdleTimeoutError};
@@ -107,8 +108,64 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
         Shared::add(&self.shared, key, Wakeups::Now)
     }
 
+    /// Like [`add`](Self::add), but if the key is new and the queue [full](crate::WorkQueueBuilder::max_keys), waits until there is room.
+    /// Never returns [`Added::Full`]. Without a bound this is an `add`.
+    ///
+    /// Whoever comes first takes the room, so a plain add may come before those that wait.
+    ///
+    /// # Panics
+    /// Like [`add`](Self::add).
+    ///
+    /// # Blocking
+    /// Waits until a key is done, or leaves the queue in another way, such as by [`remove`](Self::remove). A handler must not call this for
+    /// another key if all handlers may do so at the same time, because they would wait for each other. A shut-down, drain or stop ends the
+    /// wait, with [`Added::Rejected`].
+    ///
+    /// # Examples
+    /// ```
+    /// use keyqueue::{Added, WorkQueue};
+    /// use std::thread;
+    ///
+    /// let queue = WorkQueue::builder().max_keys(2).build();
+    /// thread::scope(|scope| {
+    ///     scope.spawn(|| {
+    ///         for key in 0..100 {
+    ///             assert_eq!(queue.add_wait(key), Added::Queued);
+    ///         }
+    ///         queue.shut_down();
+    ///     });
+    ///     while let Some(item) = queue.get() {
+    ///         assert!(queue.len() < 2);
+    ///         item.done();
+    ///     }
+    /// });
+    /// ```
+    #[doc(alias = "backpressure")]
+    pub fn add_wait(&self, key: K) -> Added {
+        AddWait::new(&self.shared, key).block()
+    }
+
+    /// Like [`add_wait`](Self::add_wait), for a task.
+    ///
+    /// # Cancel safety
+    /// Dropping it before it is ready drops the key, which was not added.
+    ///
+    /// # Examples
+    /// ```
+    /// # futures_executor::block_on(async {
+    /// use keyqueue::{Added, WorkQueue};
+    ///
+    /// let queue = WorkQueue::builder().max_keys(2).build();
+    /// assert_eq!(queue.add_wait_async("pod-1").await, Added::Queued);
+    /// # });
+    /// ```
+    pub fn add_wait_async(&self, key: K) -> AddWait<'_, K> {
+        AddWait::new(&self.shared, key)
+    }
+
     /// Adds many keys, and wakes workers when all are added, so feed a slow iterator in batches. Returns how many keys were
-    /// [`Queued`](Added::Queued) or [`Deferred`](Added::Deferred).
+    /// [`Queued`](Added::Queued) or [`Deferred`](Added::Deferred). New keys for which there is no [room](crate::WorkQueueBuilder::max_keys)
+    /// are dropped.
     ///
     /// Other threads may add and take keys in between, so the call as a whole is not [linearizable](crate#what-it-guarantees).
     ///

@@ -27,7 +27,7 @@ use std::time::Duration;
 ///
 /// # Since the start
 /// These numbers only rise. Adds: [`pushed`](Self::pushed), [`coalesced`](Self::coalesced), [`deferred`](Self::deferred),
-/// [`rejected`](Self::rejected). Keys: [`handed_out`](Self::handed_out), [`given_up`](Self::given_up), [`taken`](Self::taken). Delays and
+/// [`rejected`](Self::rejected), [`full`](Self::full). Keys: [`handed_out`](Self::handed_out), [`given_up`](Self::given_up), [`taken`](Self::taken). Delays and
 /// failures: [`delays`](Self::delays), [`expired`](Self::expired), [`retries`](Self::retries), [`failures`](Self::failures). Faults:
 /// [`panics`](Self::panics), [`caught_panics`](Self::caught_panics), [`driver_failures`](Self::driver_failures).
 ///
@@ -81,6 +81,8 @@ pub struct Stats {
     pub deferred: u64,
     /// Adds after the shut-down.
     pub rejected: u64,
+    /// Adds that were refused because the queue was [full](crate::Added::Full). An [`add_wait`](crate::WorkQueue::add_wait) is none.
+    pub full: u64,
     /// Hand-outs.
     pub handed_out: u64,
     /// Delays that were set or moved.

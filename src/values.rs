@@ -149,7 +149,7 @@ type Place<'a, K, V> = (&'a Locked<K, V>, u64);
 /// A table of at most this number of buckets does not shrink.
 const SHRINK_MIN: usize = 64;
 
-/// The queue is shutting down, and refused the key. This gives the value back.
+/// The queue has refused the key, because it is shutting down or [full](crate::WorkQueueBuilder::max_keys). This gives the value back.
 ///
 /// # Examples
 /// ```
@@ -172,7 +172,7 @@ impl<V> fmt::Debug for Refused<V> {
 
 impl<V> fmt::Display for Refused<V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the queue is shutting down, and refused the key and its value")
+        f.write_str("the queue is shutting down or full, and refused the key and its value")
     }
 }
 
@@ -287,7 +287,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static, V> ValueQueue<K, V> {
     /// Stores a value, or merges it with the one that the key has, and [adds](WorkQueue::add) the key.
     ///
     /// # Errors
-    /// [`Refused`] if the queue refuses the key, because it is shutting down. Nothing has changed then. If a run or another add has read
+    /// [`Refused`] if the queue refuses the key, because it is shutting down or [full](crate::WorkQueueBuilder::max_keys). Nothing has changed then. If a run or another add has read
     /// the value meanwhile, the call returns [`Added::Coalesced`] instead: the value is in theirs, which stays until a run with it has
     /// succeeded, or [`take_all`](Self::take_all) returns it.
     ///

@@ -3,6 +3,7 @@
 
 mod adds;
 mod batches;
+mod bound;
 mod delays;
 mod drain;
 mod free;

@@ -48,9 +48,10 @@ macro_rules! point {
 }
 
 use crate::Added;
+use crate::bound::Bound;
 use crate::key::{Bits, KeyHash, NodeRef, Note, OnAdd, OnDone};
 use crate::machine::{Machine, Owed};
-use crate::sync::{AtomicPtr, AtomicUsize, Mutex, Ordering, model_const};
+use crate::sync::{Arc, AtomicPtr, AtomicUsize, Mutex, Ordering, model_const};
 use crate::time::clock::Clock;
 use equivalent::Equivalent;
 use line::Entry;
@@ -85,6 +86,8 @@ pub(crate) struct Free<K> {
     marked: AtomicUsize,
     /// Only in a queue that measures.
     times: Option<Times>,
+    /// Counts the known keys: each step that makes a key known takes a place, and each that ends this gives it back.
+    bound: Option<Arc<Bound>>,
 }
 
 // The rings have only the addresses of nodes, so they do not depend on `K`.
@@ -118,7 +121,7 @@ struct Step<K> {
     node: NodeRef<K>,
     what: OnAdd,
     number: u32,
-    was_awaited: bool,
+    before: Bits,
     /// The add has made a held key dirty in a queue that is shut down, and owns a claim on it.
     is_late: bool,
 }
@@ -149,7 +152,13 @@ pub(crate) fn give_way() {
 
 impl<K: Eq> Free<K> {
     /// `clock` is that of a queue that measures, and `lines` a power of two.
-    pub(crate) fn new(records: Machine<NodeRef<K>>, capacity: usize, lines: usize, clock: Option<Clock>) -> Self {
+    pub(crate) fn new(
+        records: Machine<NodeRef<K>>,
+        capacity: usize,
+        lines: usize,
+        clock: Option<Clock>,
+        bound: Option<Arc<Bound>>,
+    ) -> Self {
         let tally = Tally::new();
         let rings: Box<[_]> = (0..tally.blocks()).map(|_| Ring::default()).collect();
         if cfg!(loom) {
@@ -164,6 +173,7 @@ impl<K: Eq> Free<K> {
             records: Mutex::new(records),
             over: Mutex::new(false),
             marked: AtomicUsize::new(0),
+            bound,
         }
     }
 
@@ -183,17 +193,18 @@ impl<K: Eq> Free<K> {
         let guard = self.map.guard();
         let known = |node| self.add_known(node, &is_open);
         let found = self.map.add(hand, hash, Bits::QUEUED, &guard, known);
-        let Step { node, what, number, was_awaited, is_late } = found.unwrap_or_else(|node| Step {
+        let Step { node, what, number, before, is_late } = found.unwrap_or_else(|node| Step {
             node,
             what: OnAdd::Push,
             number: Bits::QUEUED.number(),
-            was_awaited: false,
+            before: Bits::CLAIMED,
             is_late: false,
         });
         point!();
         let mut owed = Owed::NOTHING;
         let added = match what {
             OnAdd::Push => {
+                self.came(before);
                 self.note_dirty(node);
                 fence_after_rmw();
                 if is_open() {
@@ -205,7 +216,7 @@ impl<K: Eq> Free<K> {
                 }
             }
             OnAdd::Defer => {
-                if was_awaited {
+                if before.is_awaited() {
                     owed = Owed::only_if(true, Owed::DIRTY);
                 }
                 if is_late { self.defer_late(node, number) } else { Added::Deferred }
@@ -252,7 +263,7 @@ impl<K: Eq> Free<K> {
             // The node may be gone once the guard of the map ends, so an add that takes its step back needs a claim.
             is_late = !is_open() && self.try_claim(node);
         }
-        Some(Step { node, what, number, was_awaited: before.is_awaited(), is_late })
+        Some(Step { node, what, number, before, is_late })
     }
 
     /// A claim on the node of this key, which is inserted if it is missing.
@@ -260,6 +271,11 @@ impl<K: Eq> Free<K> {
         let guard = self.map.guard();
         let found = self.map.add(hand, hash, Bits::CLAIMED, &guard, |node| self.try_claim(node).then_some(node));
         Claim { free: self, node: found.unwrap_or_else(|new| new) }
+    }
+
+    /// Whether the key is queued, processing or delayed.
+    pub(crate) fn is_known(&self, key: &K, hash: KeyHash) -> bool {
+        self.map.with(Hashed { key, hash }, |node| node.word().load().is_known()).unwrap_or(false)
     }
 
     /// A claim on the node of this key, if there is one.
@@ -355,7 +371,7 @@ impl<K> Free<K> {
         if leaves && !before.is_cached() {
             self.put_into_cache(mine, node);
         }
-        Ok((what, owed.and(self.unmarked(before, after))))
+        Ok((what, owed.and(self.unmarked(before, after)).and(self.left(before, after))))
     }
 
     // ---- claims, and vacant nodes
@@ -497,12 +513,16 @@ impl<K> Free<K> {
         if adds.is_some() {
             self.note_dirty_soon(node);
         }
-        let (before, (what, number)) = node.word().write(|bits| {
+        let (before, (what, after)) = node.word().write(|bits| {
             let bits = bits.note(note);
             let (after, what) = if adds.is_some() { bits.add() } else { (bits, OnAdd::Hold) };
-            (after, (what, after.number()))
+            (after, (what, after))
         });
-        let Some(begin) = adds else { return (None, Owed::NOTHING) };
+        let (number, left) = (after.number(), self.left(before, after));
+        if after.is_known() {
+            self.came(before);
+        }
+        let Some(begin) = adds else { return (None, left) };
         let (added, owed) = match what {
             OnAdd::Push => {
                 self.push(self.tally.mine(), node, number);
@@ -512,7 +532,7 @@ impl<K> Free<K> {
             OnAdd::Coalesce | OnAdd::Hold => (Added::Coalesced, Owed::NOTHING),
         };
         begin.settle_as(added);
-        (Some(added), owed)
+        (Some(added), owed.and(left))
     }
 
     /// The same as a part of the step that ends a hand-out. With `queues`, the add makes the key dirty; otherwise the records hold it back.
@@ -554,6 +574,25 @@ impl<K> Free<K> {
     #[inline(always)]
     fn unmarked(&self, before: Bits, after: Bits) -> Owed {
         if before.is_marked() && !after.is_marked() { self.uncount() } else { Owed::NOTHING }
+    }
+
+    // ---- the bound
+
+    /// Counts a key that has become known by a step.
+    #[inline(always)]
+    fn came(&self, before: Bits) {
+        if let Some(bound) = &self.bound {
+            if !before.is_known() {
+                bound.enter_anyway().keep();
+            }
+        }
+    }
+
+    /// What is owed if the key is no longer known after a step.
+    #[inline(always)]
+    fn left(&self, before: Bits, after: Bits) -> Owed {
+        let Some(bound) = &self.bound else { return Owed::NOTHING };
+        Owed::only_if(before.is_known() && !after.is_known() && bound.leave(1), Owed::ROOM)
     }
 
     #[cold]
@@ -608,7 +647,7 @@ impl<K> Free<K> {
         if before.is_queued() {
             self.lines.count_dead();
         }
-        (Some(before), self.unmarked(before, after))
+        (Some(before), self.unmarked(before, after).and(self.left(before, after)))
     }
 
     /// Called after keys were taken back. Returns whether the caller has to wake getters.

@@ -307,6 +307,12 @@ impl State {
         self.0.load(Ordering::Relaxed) & (DIRTY | PROCESSING) != 0
     }
 
+    /// Whether the key is queued, processing or delayed, and so counts for the queue's bound.
+    #[inline]
+    pub(crate) fn is_known(&self) -> bool {
+        self.0.load(Ordering::Relaxed) & (DIRTY | PROCESSING | DELAYED) != 0
+    }
+
     /// Whether the key was added since it was last handed out.
     pub(crate) fn is_dirty(&self) -> bool {
         // Acquire: pairs with the releases in the steps that may happen while the key is held.

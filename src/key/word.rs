@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   0..8    the bits of `state.rs`; of DELAYED, WAITING and FAILED only the first, which is here NOTED
-//!   8..16   GONE, CACHED, MARKED
+//!   8..16   GONE, CACHED, MARKED, LATER
 //!   16..40  claims: entries of the key in the line, dead ones too, and short references of threads
 //!   40..64  the number of the key's last push, modulo 2^24
 //! ```
@@ -25,7 +25,8 @@
 //! keeps its claim until it leaves the line, so two entries have the same number only if the key has 2^24 of them, and the add that would
 //! be one more panics.
 //!
-//! NOTED means that the [records](crate::free) know the key; it changes under their lock only, as does RESTING (F3). CACHED means that the
+//! NOTED means that the [records](crate::free) know the key, and LATER that it has a delay there; they change under the lock of the records
+//! only, as does RESTING (F3). CACHED means that the
 //! node is in a cache of vacated nodes, or on its way there (F4), and MARKED that a drain or an idle wait counts the key (F5).
 
 use super::state::{self, OnAdd, OnDone};
@@ -42,6 +43,7 @@ const STATE: u64 = 0xff;
 const GONE: u64 = 1 << 8;
 const CACHED: u64 = 1 << 9;
 const MARKED: u64 = 1 << 10;
+const LATER: u64 = 1 << 11;
 const CLAIM: u64 = 1 << 16;
 const CLAIMS: u64 = (u64::MAX >> 40) * CLAIM;
 const NUMBER: u64 = 1 << 40;
@@ -49,15 +51,15 @@ const NUMBER: u64 = 1 << 40;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Bits(u64);
 
-/// What the records know of a key: nothing, NOTED, or NOTED and RESTING.
+/// What the records know of a key: nothing, or NOTED, and with it RESTING and LATER.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Note(u64);
 
 impl Note {
     pub(crate) const NONE: Self = Self(0);
 
-    pub(crate) fn noted(is_resting: bool) -> Self {
-        Self(NOTED | if is_resting { RESTING } else { 0 })
+    pub(crate) fn noted(is_resting: bool, is_delayed: bool) -> Self {
+        Self(NOTED | if is_resting { RESTING } else { 0 } | if is_delayed { LATER } else { 0 })
     }
 }
 
@@ -119,6 +121,11 @@ impl Bits {
 
     pub(crate) fn is_active(self) -> bool {
         self.has(DIRTY | PROCESSING)
+    }
+
+    /// As in `state.rs`.
+    pub(crate) fn is_known(self) -> bool {
+        self.has(DIRTY | PROCESSING | LATER)
     }
 
     #[inline]
@@ -196,7 +203,7 @@ impl Bits {
     }
 
     pub(crate) fn note(self, note: Note) -> Self {
-        Self(self.0 & !(NOTED | RESTING) | note.0)
+        Self(self.0 & !(NOTED | RESTING | LATER) | note.0)
     }
 
     pub(crate) fn await_dirty(self) -> Self {
@@ -320,14 +327,15 @@ mod tests {
     /// A key that the records know stays, and a rest holds adds back.
     #[test]
     fn noted_keys_stay() {
-        let held = Bits::QUEUED.get(1).unwrap().note(Note::noted(true)).mark();
+        let held = Bits::QUEUED.get(1).unwrap().note(Note::noted(true, false)).mark();
         let (kept, what) = held.done();
         assert_eq!((what, kept.is_marked(), kept.is_vacant()), (OnDone::Keep, false, false));
         assert_eq!(kept.add(), (kept, OnAdd::Hold));
         let (kept, what) = held.add().0.done();
         assert_eq!((what, kept.is_active()), (OnDone::Hold, false));
         assert!(kept.note(Note::NONE).is_vacant());
-        assert!(push(kept.note(Note::noted(false))).is_queued());
+        assert!(push(kept.note(Note::noted(false, true))).is_queued());
+        assert!(!kept.is_known() && kept.note(Note::noted(true, true)).is_known());
     }
 
     #[test]

@@ -40,6 +40,12 @@ pub(crate) struct Found<K> {
     pub(crate) group: Group,
 }
 
+impl<K> Found<K> {
+    pub(crate) fn is_known(&self) -> bool {
+        self.entry.as_ref().is_some_and(|entry| entry.state().is_known())
+    }
+}
+
 impl How<'_> {
     /// A plain add.
     pub(crate) const NOW: Self = Self {
@@ -56,6 +62,11 @@ impl How<'_> {
     #[inline]
     pub(crate) fn may_delay(&self) -> bool {
         self.delay.is_some_and(|delay| delay > 0) || self.failure.is_counted()
+    }
+
+    /// Whether the queue's bound does not refuse it.
+    pub(crate) fn is_retry(&self) -> bool {
+        self.failure.is_one()
     }
 
     /// Whether it says nothing but a priority.

@@ -72,7 +72,8 @@ impl<K> Machine<K> {
             let (added, owed) = self.make_dirty(entry, highest.expect("it had a delay"), mode);
             (Cancelled::Added(added), owed)
         } else {
-            (Cancelled::Delay, self.forget_if_vacant(hand, entry, mode))
+            let room = if entry.state().is_known() { Owed::NOTHING } else { self.room(mode) };
+            (Cancelled::Delay, self.forget_if_vacant(hand, entry, mode).and(room))
         };
         (cancelled, owed.and(self.drained(mode)).and(self.later.garbage()))
     }

@@ -103,6 +103,8 @@ struct News {
     /// The hashes of keys that were forgotten, for the caller to take, if it wants them.
     forgotten: Vec<KeyHash>,
     wants_forgotten: bool,
+    /// How many keys are no longer known, for the caller to take.
+    left: u64,
 }
 
 /// How often each event has happened.
@@ -219,6 +221,18 @@ impl<K> Machine<K> {
     #[inline]
     fn over(&self, mode: Mode) -> Owed {
         mode.owed_if(!mode.is_open && self.len() == 0, Owed::OVER)
+    }
+
+    /// What is owed for a key that is no longer known.
+    #[inline(always)]
+    fn room(&mut self, mode: Mode) -> Owed {
+        self.news.left += u64::from(mode.is_bounded);
+        Owed::only_if(mode.is_bounded, Owed::ROOM)
+    }
+
+    /// The number of keys that are no longer known since the last call.
+    pub(crate) fn take_left(&mut self) -> u64 {
+        std::mem::take(&mut self.news.left)
     }
 
     /// Takes out a key that no bit keeps (I4), for the caller to drop after its lock.

@@ -29,6 +29,8 @@ impl Owed {
     pub(crate) const DIRTY: u8 = 32;
     /// An add that has waited for a retry has taken effect, because the end of a hand-out has dropped the retry. The observer must be told.
     pub(crate) const ADDED: u8 = 64;
+    /// Keys are no longer known, and the queue has a bound: [`take_left`](super::Machine::take_left).
+    pub(crate) const ROOM: u8 = 128;
 
     /// One key became ready.
     #[cfg(feature = "lock-free")]
@@ -78,17 +80,20 @@ pub(crate) struct Mode {
     pub(crate) is_awaited: bool,
     /// Whether the queue measures: see [`measure`](super::measure).
     pub(crate) is_measured: bool,
+    /// Whether the queue has a bound, so that a verb owes `ROOM`.
+    pub(crate) is_bounded: bool,
 }
 
 impl Mode {
     /// The mode of most hot calls, passed as a constant, so that a verb is compiled for it alone.
-    pub(crate) const PLAIN: Self = Self { is_open: true, is_ordered: false, is_awaited: false, is_measured: false };
+    pub(crate) const PLAIN: Self =
+        Self { is_open: true, is_ordered: false, is_awaited: false, is_measured: false, is_bounded: false };
 
     pub(crate) const ORDERED: Self = Self { is_ordered: true, ..Self::PLAIN };
 
     pub(crate) const MEASURED: Self = Self { is_measured: true, ..Self::PLAIN };
 
-    pub(super) const SHUT_DOWN: Self = Self { is_open: false, is_ordered: true, is_awaited: true, is_measured: false };
+    pub(super) const SHUT_DOWN: Self = Self { is_open: false, is_awaited: true, ..Self::ORDERED };
 
     /// One of the bits, if it is owed and somebody waits for it.
     #[inline(always)]

@@ -33,9 +33,9 @@ impl<K: Eq> Machine<K> {
         Some(View(self, &entry).seen())
     }
 
-    /// Whether the key is known, and if so, whether it cools down.
-    pub(crate) fn is_resting(&self, key: &K, hash: KeyHash) -> Option<bool> {
-        self.keys.find(key, hash).map(|entry| entry.state().is_resting())
+    /// Whether the key is here, and if so, whether it cools down, and whether it is delayed.
+    pub(crate) fn is_resting(&self, key: &K, hash: KeyHash) -> Option<(bool, bool)> {
+        self.keys.find(key, hash).map(|entry| (entry.state().is_resting(), entry.state().is_delayed()))
     }
 }
 

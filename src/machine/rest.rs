@@ -98,7 +98,8 @@ impl<K> Machine<K> {
             self.wait(entry, dues.highest().unwrap_or(NORMAL));
         }
         let owed = self.store(entry, Dues::default());
-        (Cancelled::Delay, owed.and(self.drained(mode)))
+        let room = if entry.state().is_known() { Owed::NOTHING } else { self.room(mode) };
+        (Cancelled::Delay, owed.and(self.drained(mode)).and(room))
     }
 
     /// Ends the rest, or the delays that are past, of a key whose entry has left the wheel. Returns the priority with which the key is

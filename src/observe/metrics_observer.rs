@@ -28,6 +28,7 @@ use std::time::Duration;
 /// | `workqueue_next_deadline_seconds` | gauge | the time until the earliest delay expires; 0: overdue, `+Inf`: none (graphs want `< Inf`) |
 /// | `workqueue_coalesced_total` | counter | adds that cause no further run |
 /// | `workqueue_rejected_total` | counter | adds after the shut-down |
+/// | `workqueue_full_total` | counter | adds of new keys to a [full](crate::WorkQueueBuilder::max_keys) queue |
 /// | `workqueue_given_up_total` | counter | keys that were given up |
 /// | `workqueue_panics_total` | counter | panics of holders of a key |
 /// | `workqueue_runs_total` | counter | runs of [`Workers`](crate::Workers); by `result` |
@@ -84,7 +85,7 @@ pub struct MetricsObserver {
 struct Series {
     last: Metrics,
     gauges: [(Gauge, Of<f64>); 8],
-    counters: [(Counter, Of<u64>); 13],
+    counters: [(Counter, Of<u64>); 14],
     histograms: [(metrics::Histogram, OfHistogram); 2],
     /// Empty unless the queue has groups.
     groups: Vec<(Gauge, Of<f64>)>,
@@ -210,6 +211,7 @@ impl Series {
                 counter("workqueue_failures_total", "Adds with the limiter's delay: failures", |m| m.stats.failures),
                 counter("workqueue_coalesced_total", "Adds that cause no further run", |m| m.stats.coalesced),
                 counter("workqueue_rejected_total", "Adds after the shut-down", |m| m.stats.rejected),
+                counter("workqueue_full_total", "Adds of new keys to a full queue", |m| m.stats.full),
                 counter("workqueue_given_up_total", "Keys that were given up", |m| m.stats.given_up),
                 counter("workqueue_panics_total", "Panics of holders of a key", |m| m.stats.panics),
                 runs("success", |m| m.runs.success),

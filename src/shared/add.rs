@@ -7,6 +7,7 @@ use super::locked::{Held, Locked};
 use super::section::in_mode;
 use super::settings::Limiter;
 use super::state::{Wakeups, if_free};
+use crate::bound::Room;
 use crate::key::KeyHash;
 use crate::machine::{Failure, Found, How};
 use crate::order::Group;
@@ -15,7 +16,7 @@ use crate::time::nanos;
 use crate::{AddOptions, Added, DelayConflict};
 use std::hash::Hash;
 
-/// Where an add finds its key or inserts it, in a queue with groups.
+/// Where an add finds its key or inserts it, in a queue with groups or a bound.
 struct Place<'s, K> {
     /// First, so that it is dropped first.
     held: Held<'s, K>,
@@ -90,7 +91,7 @@ impl<K: Hash + Eq> Shared<K> {
         now: Now,
         wakeups: Wakeups,
     ) -> Added {
-        if this.settings.order.has_groups() {
+        if this.settings.order.has_groups() || this.bound.is_some() {
             return Self::add_of_group(this, held, key, hash, now, wakeups);
         }
         // Dropped last, after the rest of the call: a drop that panics must not leave a delay without a driver.
@@ -107,7 +108,7 @@ impl<K: Hash + Eq> Shared<K> {
         })
     }
 
-    /// The same in a queue with groups and one shard.
+    /// The same in a queue with groups and one shard, or with a bound.
     #[inline(never)]
     fn add_of_group<'s>(
         this: &'s Arc<Self>,
@@ -157,7 +158,7 @@ impl<K: Hash + Eq> Shared<K> {
             this.expect_levels();
         }
         let how = this.how(&options);
-        if this.settings.order.has_groups() {
+        if this.settings.order.has_groups() || this.bound.is_some() {
             return Self::add_in_group(this, key, hash, how);
         }
         let mut hand; // as in `add_special`
@@ -175,18 +176,21 @@ impl<K: Hash + Eq> Shared<K> {
         added
     }
 
-    /// [`add_with`](Self::add_with) in a queue with groups.
+    /// [`add_with`](Self::add_with) in a queue with groups, or with a bound.
     #[inline(never)]
     fn add_in_group(this: &Arc<Self>, key: K, hash: KeyHash, how: How<'_>) -> Added {
-        let place = match &this.directory {
-            Some(directory) => this.place(directory, &key, hash),
-            None => {
-                let held = this.first.lock();
-                this.first.publish_buckets(&held);
-                this.place_in(held, &key, hash)
-            }
-        };
+        let place = this.place_of(&key, hash);
         Self::add_at(this, key, place, how, Wakeups::Now)
+    }
+
+    /// The same without options, for a call that keeps a key that is [`Full`](Added::Full), and tells nobody of it.
+    pub(crate) fn try_add(this: &Arc<Self>, hand: &mut Option<K>) -> Added {
+        let key = hand.as_ref().expect("an add has a key in its hand");
+        let hash = this.hash(key);
+        if_free!(this, free => Self::free_try_add(this, free, hand, hash, true));
+        let place = this.place_of(key, hash);
+        this.note_add(place.held.locked);
+        Self::try_add_at(this, hand, place, How::NOW, Wakeups::Now)
     }
 
     /// `add` in a queue with groups and several shards.
@@ -198,26 +202,64 @@ impl<K: Hash + Eq> Shared<K> {
         Self::add_at(this, key, place, How::NOW, wakeups)
     }
 
-    /// An add, however it is made, to its place. If code panics, the claim is given back, after the shard.
+    /// An add, however it is made, to its place.
     #[inline(always)]
     fn add_at(this: &Arc<Self>, key: K, place: Place<'_, K>, how: How<'_>, wakeups: Wakeups) -> Added {
-        let mut hand; // as in `add_special`
+        let mut hand = Some(key); // as in `add_special`
+        let added = Self::try_add_at(this, &mut hand, place, how, wakeups);
+        if added == Added::Full {
+            this.note_full();
+        }
+        added
+    }
+
+    /// The same for a call that keeps a key that is `Full`. If code panics, the claim is given back, after the shard, and so is the room.
+    #[inline(always)]
+    fn try_add_at(
+        this: &Arc<Self>,
+        hand: &mut Option<K>,
+        place: Place<'_, K>,
+        how: How<'_>,
+        wakeups: Wakeups,
+    ) -> Added {
         let Place { held, hash, found, claim } = place;
-        hand = Some(key);
+        let mut room = None;
+        if let Some(bound) = &this.bound {
+            if !found.is_known() && !this.is_shutting_down() {
+                room = if how.is_retry() { Some(bound.enter_anyway()) } else { bound.enter() };
+                if room.is_none() {
+                    return Added::Full;
+                }
+            }
+        }
         let added = in_mode!(this, held, section, _extras => {
             section.mode.is_awaited &= wakeups == Wakeups::Now;
-            let added = section.add_found(&mut hand, hash, found, how);
+            let added = section.add_found(hand, hash, found, how);
             if hand.is_none() {
                 claim.into_iter().for_each(Claim::keep);
             }
             section.end();
             added
         });
+        if added != Added::Rejected {
+            room.into_iter().for_each(Room::keep);
+        }
         // Asked after the section, because its delay may be the first, or its group, which is held back, the first to need the driver.
         if this.has_extras() {
             Self::after_add(this, added);
         }
         added
+    }
+
+    /// The place of a key.
+    #[inline(always)]
+    fn place_of(&self, key: &K, hash: KeyHash) -> Place<'_, K> {
+        if let Some(directory) = &self.directory {
+            return self.place(directory, key, hash);
+        }
+        let held = self.shard_of(hash).lock();
+        held.locked.publish_buckets(&held);
+        self.place_in(held, key, hash)
     }
 
     /// The place of a key: where it is known, or else in the shard of its group, with a claim. `own` is the key's own hash.
@@ -244,11 +286,11 @@ impl<K: Hash + Eq> Shared<K> {
         }
     }
 
-    /// The place of a key in a queue with one shard. If the key is new, the shard is unlocked while its group is asked for (P17).
+    /// The place of a key that can be in this shard alone. If the key is new, the shard is unlocked while its group is asked for (P17).
     #[inline(always)]
     fn place_in<'s>(&self, mut held: Held<'s, K>, key: &K, hash: KeyHash) -> Place<'s, K> {
         let (mut entry, mut group) = (held.marks().find(key, hash), Group::default());
-        if entry.is_none() && !self.is_shutting_down() {
+        if entry.is_none() && self.settings.order.has_groups() && !self.is_shutting_down() {
             let locked = held.locked;
             drop(held);
             group = self.group_of(key);
@@ -291,6 +333,13 @@ impl<K> Shared<K> {
         if !self.flags().has(Flags::ORDERED) {
             self.hub().set(Flags::ORDERED, true);
         }
+    }
+
+    /// An add was refused because the queue is [`Full`](Added::Full).
+    #[cold]
+    pub(super) fn note_full(&self) {
+        self.bound.iter().for_each(|bound| bound.count_refusal());
+        self.tell(|observer| observer.added(Added::Full));
     }
 
     /// The rest of an add, after the lock, if [`has_extras`](Self::has_extras).

@@ -88,12 +88,12 @@ impl<K: Hash + Eq> Adding<'_, K> {
         self.deferred += usize::from(added == Added::Deferred);
     }
 
-    /// Keys are not staged with an observer, which may panic at each add, with groups, because each new key has to be asked for its own, or
-    /// in a queue without a lock.
+    /// Keys are not staged with an observer, which may panic at each add, with groups, because each new key has to be asked for its own, with
+    /// a bound, which each new key has to ask, or in a queue without a lock.
     fn may_stage(&self) -> bool {
         let shared = self.shared;
         let has_locks = shared.is_single() || shared.shards() > 1;
-        let is_plain = !shared.is_observed() && !shared.settings.order.has_groups();
+        let is_plain = !shared.is_observed() && !shared.settings.order.has_groups() && shared.bound.is_none();
         size_of::<K>() <= LARGEST && has_locks && is_plain && shared.ready() >= MANY
     }
 

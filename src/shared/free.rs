@@ -21,6 +21,7 @@ use super::section::in_steps;
 use super::take::Taken;
 use super::take_where::Found;
 use super::waiters::DirtyWait;
+use crate::bound::Room;
 use crate::free::give_way;
 use crate::free::{Begin, Claim, Free, Tried, fence_after_rmw};
 use crate::key::{Bits, KeyHash, NodeRef, Note, OnDone};
@@ -68,7 +69,9 @@ impl<'s, K> Records<'s, K> {
     }
 
     fn note_of(&self, node: NodeRef<K>) -> Note {
-        self.machine.is_resting(&node, node.hash()).map_or(Note::NONE, Note::noted)
+        self.machine
+            .is_resting(&node, node.hash())
+            .map_or(Note::NONE, |(is_resting, is_delayed)| Note::noted(is_resting, is_delayed))
     }
 
     /// Called after a verb on a key that the caller does not hold. If the verb has queued the key, this makes the add, and returns its
@@ -97,7 +100,7 @@ impl<'s, K> Records<'s, K> {
     /// The key of a holder, for a verb, and whether the records have it as dirty, too. They do only for a key that rests in a queue that is
     /// shut down; otherwise the step of the word says whether the key is dirty.
     fn hold(&mut self, node: NodeRef<K>) -> (Claimed<NodeRef<K>>, bool) {
-        let is_resting = self.machine.is_resting(&node, node.hash()) == Some(true);
+        let is_resting = self.machine.is_resting(&node, node.hash()).is_some_and(|(is_resting, _)| is_resting);
         let is_dirty = is_resting && self.machine.is_shut_down() && node.word().load().is_dirty();
         (self.machine.hold_key(node, node.hash(), is_dirty), is_dirty)
     }
@@ -158,6 +161,9 @@ impl<'s, K> Records<'s, K> {
             shared.pay_drained();
         }
         dirty.into_iter().for_each(|hash| shared.pay_dirty(hash));
+        if owed.has(Owed::ROOM) {
+            shared.pay_room(1);
+        }
         drop(claims);
     }
 }
@@ -201,6 +207,9 @@ impl<K> Shared<K> {
         if owed.has(Owed::DIRTY) {
             self.pay_dirty(hash);
         }
+        if owed.has(Owed::ROOM) {
+            self.pay_room(1);
+        }
     }
 
     /// Wakes those who wait for the end of the work, so that they look again.
@@ -208,6 +217,11 @@ impl<K> Shared<K> {
         let mut hub = self.hub();
         let drainers = hub.life_cycle.take_drainers();
         hub.wakes.append(drainers);
+    }
+
+    /// Wakes adds that wait for room, as many as there are new places.
+    fn pay_room(&self, places: u64) {
+        self.bound.iter().for_each(|bound| self.note_caught(bound.next(places).wake()));
     }
 
     fn pay_dirty(&self, hash: KeyHash) {
@@ -233,7 +247,61 @@ impl<K> Shared<K> {
         K: Hash + Eq,
     {
         let mut hand = Some(key); // dropped at the end, because its drop may panic or use the queue
-        let added = match free.add(&mut hand, hash, || !this.is_shutting_down()) {
+        if this.bound.is_none() {
+            return Self::free_add_in(this, free, &mut hand, hash, wakes, None);
+        }
+        let added = Self::free_try_add(this, free, &mut hand, hash, wakes);
+        if added == Added::Full {
+            this.note_full();
+        }
+        added
+    }
+
+    /// The same for a call that keeps a key that is [`Full`](Added::Full), and tells nobody of it.
+    #[cold]
+    pub(super) fn free_try_add(
+        this: &Arc<Self>,
+        free: &Free<K>,
+        hand: &mut Option<K>,
+        hash: KeyHash,
+        wakes: bool,
+    ) -> Added
+    where
+        K: Hash + Eq,
+    {
+        match this.free_room(free, hand, hash) {
+            Ok(room) => Self::free_add_in(this, free, hand, hash, wakes, room),
+            Err(full) => full,
+        }
+    }
+
+    /// Room for the key in the hand, if it needs some. The step that makes a key known counts it, so the room is given back after that.
+    fn free_room(&self, free: &Free<K>, hand: &Option<K>, hash: KeyHash) -> Result<Option<Room<'_>>, Added>
+    where
+        K: Eq,
+    {
+        let key = hand.as_ref().expect("an add has a key in its hand");
+        match &self.bound {
+            Some(bound) if !self.is_shutting_down() && !free.is_known(key, hash) => {
+                bound.enter().map(Some).ok_or(Added::Full)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    #[inline(always)]
+    fn free_add_in(
+        this: &Arc<Self>,
+        free: &Free<K>,
+        hand: &mut Option<K>,
+        hash: KeyHash,
+        wakes: bool,
+        room: Option<Room<'_>>,
+    ) -> Added
+    where
+        K: Hash + Eq,
+    {
+        let added = match free.add(hand, hash, || !this.is_shutting_down()) {
             Tried::Done(added, owed) => {
                 if wakes || owed != Owed::READY_ONE {
                     this.pay(owed, hash);
@@ -242,6 +310,7 @@ impl<K> Shared<K> {
             }
             Tried::Held(claim) => this.add_by_records(free, &claim, How::NOW),
         };
+        drop(room);
         if this.has_extras() {
             fence_after_rmw(); // W6
             Self::after_add(this, added);
@@ -334,9 +403,14 @@ impl<K> Shared<K> {
         }
         let how = this.how(&options);
         let mut hand = Some(key); // as in `free_add`
+        let room = if how.is_retry() { Ok(None) } else { this.free_room(free, &hand, hash) };
+        if let Err(full) = room {
+            this.note_full();
+            return full;
+        }
         let claim = free.find_or_insert(&mut hand, hash);
         let added = this.add_by_records(free, &claim, how);
-        drop(claim);
+        drop((claim, room));
         if this.has_extras() {
             fence_after_rmw(); // W6
             Self::after_add(this, added);
@@ -733,6 +807,9 @@ impl<K> Shared<K> {
         }
         if owed.has(Owed::DRAINED) {
             self.pay_drained();
+        }
+        if owed.has(Owed::ROOM) {
+            self.pay_room(found.len() as u64);
         }
         self.sweep(free);
     }

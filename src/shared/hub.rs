@@ -76,6 +76,9 @@ impl Flags {
     /// The queue is [paused](super::pause). The shut-down clears it for good.
     pub(super) const PAUSED: Self = Self(1 << 9);
 
+    /// The number of keys has a [bound](crate::bound). Never cleared.
+    pub(super) const BOUNDED: Self = Self(1 << 10);
+
     /// Some thread or task waits for keys, or for the end of the work.
     pub(super) const AWAITED: Self = Self(Self::GETTERS.0 | Self::DRAINERS.0);
 
@@ -85,7 +88,8 @@ impl Flags {
     pub(super) const HAND_OUT: Self =
         Self(Self::MEASURED.0 | Self::NO_DRIVER.0 | Self::ORDERED.0 | Self::LIMITED.0 | Self::PACED.0 | Self::PAUSED.0);
     /// The same, for `done`.
-    pub(super) const DONE: Self = Self(Self::MEASURED.0 | Self::GETTERS.0 | Self::DRAINERS.0 | Self::ORDERED.0);
+    pub(super) const DONE: Self =
+        Self(Self::MEASURED.0 | Self::GETTERS.0 | Self::DRAINERS.0 | Self::ORDERED.0 | Self::BOUNDED.0);
     /// Getters may wait although keys are queued, also after the shut-down.
     pub(super) const HELD_BACK: Self = Self(Self::LIMITED.0 | Self::PACED.0);
     /// A call has more to do after the lock.

@@ -12,7 +12,7 @@ impl<K> Shared<K> {
         self.close(true);
     }
 
-    /// Ends a pause of the queue, and wakes all getters, the driver, the tasks that wait for the shut-down and, if it `releases` them, all
+    /// Ends a pause of the queue, and wakes all getters, the driver, adds that wait for room, the tasks that wait for the shut-down and, if it `releases` them, all
     /// drains and idle waits.
     ///
     /// Then enters each shard once, so that every later critical section sees that adds are refused (I7). Delays no longer count from here
@@ -32,6 +32,8 @@ impl<K> Shared<K> {
             hub.wakes.append(drainers);
         }
         let released = hub.life_cycle.released;
+        let adders = self.bound.as_ref().map(|bound| bound.end());
+        hub.wakes.append(adders.unwrap_or_default());
         drop(hub);
         if_free!(self, free => {
             self.free_close(free);

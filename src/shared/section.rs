@@ -105,6 +105,7 @@ impl<K> Shared<K> {
             is_ordered: flags.has(Flags::ORDERED),
             is_awaited: flags.has(Flags::AWAITED),
             is_measured: flags.has(Flags::MEASURED),
+            is_bounded: flags.has(Flags::BOUNDED),
         }
     }
 
@@ -185,6 +186,12 @@ impl<K> Shared<K> {
             let tickets = machine.take_dirty();
             let mut hub = self.hub();
             tickets.into_iter().for_each(|ticket| hub.dirty_waiters.take((locked.index, ticket), &mut wakes));
+        }
+        if let (true, Some(bound)) = (owed.has(Owed::ROOM), &self.bound) {
+            let left = machine.take_left();
+            if bound.leave(left) {
+                wakes.append(bound.next(left));
+            }
         }
         let mut garbage = owed.has(Owed::GARBAGE).then(|| machine.take_garbage());
         drop((machine, one));

@@ -30,6 +30,8 @@ pub(crate) struct Settings<K> {
     pub(crate) observer: Option<Box<dyn Observer>>,
     pub(crate) limiter: Limiter<K>,
     pub(crate) order: Order<K>,
+    /// The most keys that the queue knows at a time.
+    pub(crate) max_keys: Option<usize>,
     /// The hand-outs a second, and of a burst.
     pub(crate) pace: Option<(f64, u32)>,
 }

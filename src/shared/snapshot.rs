@@ -178,6 +178,7 @@ impl<K> Shared<K> {
             let tokens = pace.tokens(now);
             stats.paced_for = (tokens.count == 0).then(|| time_left(tokens.more_at, now));
         }
+        stats.full = self.bound.as_ref().map_or(0, |bound| bound.refusals());
         if let Limiter::External(limiter) = &self.settings.limiter {
             stats.failing += limiter.failing(); // not under the lock (P17)
         }

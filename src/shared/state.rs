@@ -6,6 +6,7 @@ use super::last_errors::LastErrors;
 use super::locked::{Front, Locked};
 use super::pace::Pace;
 use super::settings::{Limiter, Settings};
+use crate::bound::Bound;
 use crate::coop;
 #[cfg(feature = "lock-free")]
 use crate::free::Free;
@@ -82,6 +83,7 @@ pub(crate) struct Shared<K> {
     pub(super) lower_shards: Option<Box<[AtomicU64; 256]>>,
     pub(super) pace: Option<Box<Pace>>,
     pub(super) last_errors: LastErrors,
+    pub(crate) bound: Option<Arc<Bound>>,
 }
 
 // A panic leaves no step half done: a call that unwinds drops at most items, whose keys are then done, and keys that were not added yet. A
@@ -102,12 +104,14 @@ impl<K: Hash + Eq> Shared<K> {
         let shards = if settings.lock_free { &1 } else { shards }; // that engine has lines instead
         let (shards, interval) = (*shards, observer.as_ref().and_then(|observer| observer.interval()));
         let pace = settings.pace.and_then(|(rate, burst)| Pace::new(rate, burst)).map(Box::new);
+        let bound = settings.max_keys.map(Bound::new).map(Arc::new);
         let flags = [
             (settings.measure || observer.is_some(), Flags::MEASURED),
             (observer.is_some(), Flags::OBSERVED),
             (order.group_of.is_some(), Flags::ORDERED),
             (order.limit.is_some() || order.limits_of.is_some(), Flags::LIMITED),
             (pace.is_some(), Flags::PACED),
+            (bound.is_some(), Flags::BOUNDED),
         ];
         let flags = Flags(flags.into_iter().map(|(is_set, flag)| if is_set { flag.0 } else { 0 }).sum());
         #[cfg(feature = "lock-free")]
@@ -145,7 +149,7 @@ impl<K: Hash + Eq> Shared<K> {
         let free = settings.lock_free.then(|| {
             let records = Machine::new(AnyOrder::new(false), settings.delayed_add, 0);
             let clock = measured.then(|| settings.clock.clone());
-            Box::new(Free::new(records, settings.capacity, settings.shards, clock))
+            Box::new(Free::new(records, settings.capacity, settings.shards, clock, bound.clone()))
         });
         #[cfg(feature = "lock-free")]
         let (others_to_test, capacity) = if free.is_some() { (1, 0) } else { (shards - 1, settings.capacity) };
@@ -176,6 +180,7 @@ impl<K: Hash + Eq> Shared<K> {
             lower_shards,
             pace,
             last_errors: LastErrors::default(),
+            bound,
         }
     }
 

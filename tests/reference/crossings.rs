@@ -21,14 +21,14 @@ const STATES: [&str; 16] = [
 ];
 
 #[rustfmt::skip]
-const SETTINGS: [&str; 19] = [
+const SETTINGS: [&str; 20] = [
     "plain", "levels", "groups", "weights", "limit", "strict", "shards", "measured", "observed", "promote", "strict delays",
-    "own limiter", "retry on panic", "max retries", "then after", "tenants", "rates", "handler time", "pace",
+    "own limiter", "retry on panic", "max retries", "then after", "tenants", "rates", "handler time", "pace", "bound",
 ];
 
 /// The steps, by the names of `op.rs`. An outcome of a handler counts when its loop applies it.
 #[rustfmt::skip]
-const STEPS: [&str; 77] = [
+const STEPS: [&str; 80] = [
     "Add", "AddAll", "AddAfter", "AddWith now", "AddWith EarliestWins", "AddWith Replace", "AddWith KeepExisting", "AddWith limited",
     "AddWith at_most", "AddRateLimited", "Cancel", "Remove", "Forget", "TakeWhere", "TakeDelayed", "Look",
     "Get Try", "Get TryOwned", "Get Timeout", "Get Get", "Get Owned", "GetMany", "Batch", "Work",
@@ -41,6 +41,7 @@ const STEPS: [&str; 77] = [
     "Pause", "Resume",
     "Stop", "DrainWorkers", "Advance", "Turn", "ShutDown", "DrainTimeout", "IdleTimeout",
     "Block WaitIdle", "Block Drain", "Block Join", "Block DrainWorkers", "ShrinkToFit", "Repeat", "Finish",
+    "RoomWait", "RoomPoll", "RoomDrop",
 ];
 
 /// Steps, states and settings that never meet, with the reason.
@@ -225,6 +226,7 @@ fn settings(plan: &Plan, reference: &Reference) -> [bool; SETTINGS.len()] {
         plan.rate.is_some(),
         plan.work_time,
         plan.pace.is_some(),
+        plan.max_keys.is_some(),
     ]
 }
 

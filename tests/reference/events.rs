@@ -14,6 +14,7 @@ pub(crate) enum Event {
     Coalesced,
     Deferred,
     Rejected,
+    Full,
     Delayed,
     HandedOut,
     Done,
@@ -28,7 +29,7 @@ pub(crate) enum Event {
 pub(crate) const REPORT: u8 = EVENTS as u8;
 
 /// The number of kinds of events.
-pub(crate) const EVENTS: usize = 12;
+pub(crate) const EVENTS: usize = 13;
 
 /// An observer that counts; its clones share the counts.
 #[derive(Debug, Clone, Default)]
@@ -76,6 +77,7 @@ impl Observer for Events {
             Added::Coalesced => Event::Coalesced,
             Added::Deferred => Event::Deferred,
             Added::Rejected => Event::Rejected,
+            Added::Full => Event::Full,
             _ => Event::Delayed,
         });
     }

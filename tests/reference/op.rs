@@ -11,6 +11,11 @@ use std::time::Duration;
 pub(crate) enum Op {
     Add(u8),
     AddAll(Vec<u8>),
+    /// `add_wait`, or its future, which is polled.
+    RoomWait(u8),
+    /// Polls such a future, woken or not.
+    RoomPoll(u8),
+    RoomDrop(u8),
     AddAfter(u8, Span),
     AddWith(u8, How),
     AddRateLimited(u8),

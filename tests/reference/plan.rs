@@ -47,6 +47,8 @@ pub(crate) struct Plan {
     /// In nanoseconds.
     pub(crate) min_interval: u64,
     pub(crate) pace: Option<Rate>,
+    /// The most keys that the queue knows.
+    pub(crate) max_keys: Option<usize>,
     /// The seed of the queue, which decides in which shards its keys are.
     pub(crate) seed: u8,
     /// The lock-free engine: see [`with_engine`](Self::with_engine).
@@ -159,6 +161,7 @@ impl Plan {
             then_after: None,
             min_interval: 0,
             pace: None,
+            max_keys: None,
             seed: 0,
             lock_free: false,
             lines: 1,
@@ -196,6 +199,7 @@ impl Plan {
             then_after: max_retries.and(random.pick(&[None, None, Some(0), Some(70_000_000)])),
             min_interval: random.pick(&[0, 0, 0, 15]),
             pace: None,
+            max_keys: None,
             seed: if shards > 1 { random.byte() } else { 0 },
             lock_free: false,
             lines: 1,
@@ -306,6 +310,9 @@ impl Plan {
         }
         if let Some((period, burst)) = self.pace {
             builder = builder.pace(per_second(period), burst);
+        }
+        if let Some(keys) = self.max_keys {
+            builder = builder.max_keys(keys);
         }
         if let (Some(limit), None) = (self.limit, self.rate) {
             builder = builder.max_processing_per_group(limit as usize);

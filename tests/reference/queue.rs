@@ -29,6 +29,7 @@ pub(crate) struct Counts {
     pub(crate) coalesced: u64,
     pub(crate) deferred: u64,
     pub(crate) rejected: u64,
+    pub(crate) full: u64,
     pub(crate) handed_out: u64,
     pub(crate) taken: u64,
     pub(crate) delays: u64,
@@ -382,6 +383,33 @@ impl Reference {
 
     // ---- adds ----
 
+    /// Whether a key counts for the bound.
+    fn is_known(&self, key: u8) -> bool {
+        let state = self.look(key);
+        state.dirty || state.processing || state.is_held || state.deadline().is_some()
+    }
+
+    /// The number of new keys for which the bound has room.
+    pub(crate) fn room(&self) -> usize {
+        let known = self.all().filter(|key| self.is_known(*key)).count();
+        self.plan.max_keys.unwrap_or(usize::MAX).saturating_sub(known)
+    }
+
+    /// Whether the bound refuses this key.
+    pub(crate) fn is_full_for(&self, key: u8) -> bool {
+        !self.shut_down && !self.is_known(key) && self.room() == 0
+    }
+
+    fn full(&mut self) -> Added {
+        self.counts.full += 1;
+        Added::Full
+    }
+
+    /// `add`.
+    pub(crate) fn add_now(&mut self, key: u8) -> Added {
+        if self.is_full_for(key) { self.full() } else { self.add(key, 0) }
+    }
+
     /// A plain add, as of a key that expires or is put back.
     pub(crate) fn add(&mut self, key: u8, mut priority: i8) -> Added {
         if self.shut_down {
@@ -453,6 +481,9 @@ impl Reference {
 
     /// `add_with`; and with the options that stand for them, `add_after` and `add_rate_limited`. `delay`: the one that was asked for.
     pub(crate) fn add_with(&mut self, key: u8, how: &How, delay: Option<u64>, priority: i8) -> Added {
+        if !how.rate_limited && self.is_full_for(key) {
+            return self.full();
+        }
         let delay = self.delay_of(key, how, delay);
         if self.shut_down {
             return self.rejected();

@@ -10,6 +10,7 @@ use super::key::{Fault, KEYS, Key, Name, Strike, alive, uses};
 use super::op::{Blocking, End, Form, Goal, How, Op, Span};
 use super::plan::{ByGetter, Plan};
 use super::queue::{Delayed, NEVER, Reference};
+use adds::Adder;
 use hand_outs::{Held, each};
 use keyqueue::observe::Runs;
 use keyqueue::{AddOptions, DelayedKey, DrainTimeoutError, Item, MockClock, WorkQueue, Workers};
@@ -66,6 +67,7 @@ pub(crate) fn run(plan: &Plan, ops: &[Op]) {
             reference,
             held: Vec::new(),
             waiters: Vec::new(),
+            adders: Vec::new(),
             loops: Vec::new(),
             refused: Vec::new(),
             tally: Tally::default(),
@@ -109,6 +111,8 @@ struct Run<'q> {
     reference: Reference,
     held: Vec<Held<'q>>,
     waiters: Vec<Waiter<'q>>,
+    /// Adds that wait for room.
+    adders: Vec<Adder<'q>>,
     loops: Vec<Loop>,
     /// Keys whose retries were refused, and that no stop has returned.
     refused: Vec<u8>,
@@ -233,6 +237,8 @@ impl<'q> Run<'q> {
             Op::PollLoop(n) | Op::DropLoop(n) => return index(*n, self.loops.len()).map(key_of_loop),
             Op::Get(Form::Get | Form::Owned) => !self.would_wait(),
             Op::GetMany(n) | Op::Batch(n, ..) => *n == 0 || !self.would_wait(),
+            Op::RoomWait(n) => return Some(vec![*n]),
+            Op::RoomPoll(_) | Op::RoomDrop(_) => !self.adders.is_empty(),
             Op::Poll(_) | Op::DropWaiter(_) => !self.waiters.is_empty(),
             Op::Block(call) => self.would_return(*call),
             Op::Repeat(..) | Op::Finish(..) | Op::Crowd(..) | Op::Handle(_) => false,
@@ -255,9 +261,21 @@ impl<'q> Run<'q> {
         match op {
             Op::Add(n) => {
                 let added = self.call(|| queue.add(Key::new(*n)));
-                self.expect(added, |reference| reference.add(*n, 0));
+                self.expect(added, |reference| reference.add_now(*n));
             }
             Op::AddAll(ns) => self.add_all(ns),
+            Op::RoomWait(n) => self.add_wait(*n),
+            Op::RoomPoll(n) => {
+                if let Some(at) = index(*n, self.adders.len()) {
+                    let adder = self.adders.remove(at);
+                    self.poll_adder(adder);
+                }
+            }
+            Op::RoomDrop(n) => {
+                if let Some(at) = index(*n, self.adders.len()) {
+                    self.drop_adder(at);
+                }
+            }
             Op::AddAfter(n, span) => {
                 let delay = self.span(*span);
                 let added = self.call(|| queue.add_after(Key::new(*n), delay));
@@ -567,6 +585,10 @@ impl<'q> Run<'q> {
         self.fault = None;
         while !self.waiters.is_empty() {
             self.drop_waiter(0);
+            self.check();
+        }
+        while !self.adders.is_empty() {
+            self.step(&Op::RoomDrop(0));
             self.check();
         }
         while !self.loops.is_empty() {

@@ -322,7 +322,7 @@ impl Make {
 
 /// Runs these lives. The first that fails is made shorter, and printed.
 pub(crate) fn lives(seeds: impl Iterator<Item = u64>) -> u64 {
-    run_each(seeds, |seed, plan| of_kind(seed / 100, seed, plan))
+    run_each(seeds, |seed, plan| with_bound(seed, of_kind(seed / 100, seed, plan)))
 }
 
 /// The same without these kinds, for a machine alone, which has no pace.
@@ -410,9 +410,34 @@ fn with_pauses(random: &mut Random, ops: Vec<Op>) -> Vec<Op> {
     all
 }
 
+/// Of each five numbers one stands for a plan with a bound.
+fn with_bound(seed: u64, plan: Plan) -> Plan {
+    let keys = Random::Seed(!seed).pick(&[1, 1, 2, 3, 5, 8]);
+    Plan { max_keys: (seed % 5 == 4).then_some(keys), ..plan }
+}
+
+/// The same steps, and adds that wait for room.
+fn with_adders(random: &mut Random, ops: Vec<Op>) -> Vec<Op> {
+    let mut all = Vec::new();
+    for op in ops {
+        all.push(match op {
+            Op::Repeat(times, body) => Op::Repeat(times, with_adders(random, body)),
+            op => op,
+        });
+        let n = random.byte();
+        match random.below(12) {
+            0 | 1 => all.push(Op::RoomWait(n % KEYS)),
+            2 => all.push(Op::RoomPoll(n)),
+            3 => all.push(Op::RoomDrop(n)),
+            _ => {}
+        }
+    }
+    all
+}
+
 /// The same with a driver thread, and with getters that expire delays.
 pub(crate) fn lives_inside(seeds: impl Iterator<Item = u64>, inside: Inside) -> u64 {
-    run_each(seeds, |_, plan| Plan { inside: Some(inside), ..plan })
+    run_each(seeds, |seed, plan| with_bound(seed, Plan { inside: Some(inside), ..plan }))
 }
 
 /// `with`: changes the plan of the life of this number.
@@ -429,6 +454,9 @@ fn run_each(seeds: impl Iterator<Item = u64>, with: impl Fn(u64, Plan) -> Plan) 
             (plan, ops) = (Plan { rate: None, pace: None, ..plan }, life_of_work());
         } else if plan.tenants {
             ops = with_tenants(&mut Random::Seed(!seed), plan.rate.is_some(), ops);
+        }
+        if plan.max_keys.is_some() {
+            ops = with_adders(&mut Random::Seed(seed.rotate_left(16)), ops);
         }
         if seed % 3 == 1 {
             ops = with_pauses(&mut Random::Seed(seed.rotate_left(32)), ops);

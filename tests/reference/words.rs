@@ -113,6 +113,24 @@ pub(crate) fn alphabets() -> Vec<Alphabet> {
             ],
         },
         Alphabet {
+            name: "a bound",
+            letters: vec![
+                Op::Add(0),
+                Op::AddAfter(1, TEN),
+                Op::AddRateLimited(2),
+                Op::RoomWait(1),
+                Op::RoomWait(2),
+                Op::RoomPoll(0),
+                Op::RoomDrop(0),
+                Op::Get(Form::Try),
+                Op::End(0, End::CoolDown(TEN)),
+                Op::TakeDelayed,
+                Op::Cancel(1),
+                Op::ShutDown,
+            ],
+            plans: [1, 2].map(|keys| Plan { max_keys: Some(keys), ..Plan::plain() }).to_vec(),
+        },
+        Alphabet {
             name: "tenants",
             letters: vec![
                 Op::AddAll(vec![0, 1]),

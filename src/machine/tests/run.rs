@@ -162,7 +162,13 @@ impl Run {
         let (is_ordered, is_measured) = (self.is_ordered, self.plan.measure);
         debug_assert!(is_ordered || !self.machine.order().is_ordered());
         // In some steps nobody waits, so that the hot forms of the verbs run too.
-        Mode { is_open: !self.reference.shut_down, is_ordered, is_awaited: self.turn % 3 > 0, is_measured }
+        Mode {
+            is_open: !self.reference.shut_down,
+            is_ordered,
+            is_awaited: self.turn % 3 > 0,
+            is_measured,
+            is_bounded: false,
+        }
     }
 
     /// Makes a step on both sides.

@@ -1,13 +1,25 @@
 //! Adds that need more than one line: of several keys, with the limiter, by expiry.
 
 use super::Run;
+use super::waiters::Flag;
 use crate::reference::key::{Fault, Key, strike};
 use crate::reference::op::How;
 use crate::reference::queue::NEVER;
-use keyqueue::{Added, DelayedKey};
+use keyqueue::{AddWait, Added, DelayedKey};
 use std::cell::Cell;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
 
-impl Run<'_> {
+/// A future that adds a key when there is room.
+pub(super) struct Adder<'q> {
+    pub(super) key: u8,
+    pub(super) future: AddWait<'q, Key>,
+    pub(super) flag: Arc<Flag>,
+}
+
+impl<'q> Run<'q> {
     pub(super) fn add_all(&mut self, ns: &[u8]) {
         let queue = self.queue;
         let yielded = Cell::new(0);
@@ -18,7 +30,7 @@ impl Run<'_> {
         });
         let answered = || {
             let stats = queue.stats();
-            (stats.pushed + stats.coalesced + stats.deferred + stats.delays + stats.rejected) as usize
+            (stats.pushed + stats.coalesced + stats.deferred + stats.delays + stats.rejected + stats.full) as usize
         };
         let before = answered();
         let added = self.call(|| queue.add_all(keys));
@@ -40,9 +52,42 @@ impl Run<'_> {
             }
             Err(fault) => yielded.get() - usize::from(!self.took_effect(fault)),
         };
-        let expected = ns[..stay].iter().map(|n| self.reference.add(*n, 0));
+        let expected = ns[..stay].iter().map(|n| self.reference.add_now(*n));
         let expected = expected.filter(|added| matches!(added, Added::Queued | Added::Deferred)).count();
         assert!(added.is_err() || added == Ok(expected));
+    }
+
+    /// `add_wait`, or its future if that would wait, or every other time.
+    pub(super) fn add_wait(&mut self, n: u8) {
+        let queue = self.queue;
+        if !self.reference.is_full_for(n) && self.reference.steps % 2 == 0 {
+            let added = self.call(|| queue.add_wait(Key::new(n)));
+            return self.expect(added, |reference| reference.add_now(n));
+        }
+        self.poll_adder(Adder { key: n, future: queue.add_wait_async(Key::new(n)), flag: Arc::default() });
+    }
+
+    pub(super) fn poll_adder(&mut self, mut adder: Adder<'q>) {
+        adder.flag = Arc::default();
+        let waker = adder.flag.waker();
+        let polled = self.call(|| Pin::new(&mut adder.future).poll(&mut Context::from_waker(&waker)));
+        self.returned();
+        match polled.expect("no fault is set") {
+            Poll::Pending => {
+                assert!(self.reference.is_full_for(adder.key), "an add waits although there is room");
+                self.adders.push(adder);
+            }
+            Poll::Ready(added) => {
+                assert!(!self.reference.is_full_for(adder.key), "an add that waits came beyond the bound");
+                assert_eq!(added, self.reference.add_now(adder.key));
+            }
+        }
+    }
+
+    pub(super) fn drop_adder(&mut self, at: usize) {
+        let adder = self.adders.remove(at);
+        self.call(|| drop(adder.future)).expect("no fault is set");
+        self.returned();
     }
 
     /// Compares the answer of an `add_with`.

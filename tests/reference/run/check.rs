@@ -30,6 +30,7 @@ impl Run<'_> {
             coalesced: stats.coalesced,
             deferred: stats.deferred,
             rejected: stats.rejected,
+            full: stats.full,
             handed_out: stats.handed_out,
             taken: stats.taken,
             delays: stats.delays,
@@ -61,11 +62,12 @@ impl Run<'_> {
         // Limiters of the crate that the queue cannot replace have clones of their own.
         // A lock-free queue drops keys later.
         if self.plan.limiter != Limiter::Composed && !self.plan.lock_free {
-            let expected = reference.present() + self.refused.len();
+            let expected = reference.present() + self.refused.len() + self.adders.len();
             assert_eq!(alive() - self.before, expected as i64, "each key is kept once, while something needs it (P15)");
         }
         self.check_held();
         self.check_waiters();
+        self.check_adders();
         self.check_workers();
     }
 
@@ -189,6 +191,13 @@ impl Run<'_> {
         }
     }
 
+    /// For each place that is free an add was woken, if one waits; and all were woken by the shut-down.
+    fn check_adders(&self) {
+        let (woken, asleep): (Vec<_>, Vec<_>) = self.adders.iter().partition(|adder| adder.flag.is_set());
+        let is_enough = woken.len() >= self.reference.room() && !self.reference.shut_down;
+        assert!(asleep.is_empty() || is_enough, "{} adds wait, and {} were woken", asleep.len(), woken.len());
+    }
+
     pub(super) fn check_workers(&mut self) {
         let tally = self.workers.tally();
         let listed = Tally {
@@ -210,6 +219,7 @@ impl Run<'_> {
             counts.coalesced,
             counts.deferred,
             counts.rejected,
+            counts.full,
             counts.delays,
             counts.handed_out,
             done,

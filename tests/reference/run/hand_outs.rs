@@ -86,7 +86,7 @@ impl<'q> Run<'q> {
         }
         for added in adds {
             let added = (*added, self.call(|| queue.add(Key::new(*added))));
-            self.expect(added.1, |reference| reference.add(added.0, 0));
+            self.expect(added.1, |reference| reference.add_now(added.0));
         }
         if n % 4 == 2 && batch.len() > 1 {
             let item = batch.swap_remove(0);
