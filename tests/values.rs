@@ -586,9 +586,9 @@ fn a_value_outlives_the_last_retry() {
 fn a_finish_leaves_the_values_of_what_has_not_succeeded() {
     let values = collecting(WorkQueue::new());
     let workers = values.queue().workers().build();
-    (1..=4).for_each(|key| _ = values.add(key, vec![u64::from(key)]).unwrap());
+    (1..=4_u32).for_each(|key| _ = values.add(key, vec![u64::from(key)]).unwrap());
+    let (begun, is_open) = (AtomicUsize::new(0), AtomicBool::new(false));
     let leftover = thread::scope(|scope| {
-        let (begun, is_open) = (AtomicUsize::new(0), AtomicBool::new(false));
         for _ in 0..2 {
             scope.spawn(|| {
                 workers.run(|item| {

@@ -398,6 +398,7 @@ impl Run {
             Added::Deferred => "deferred",
             Added::Rejected => "rejected",
             Added::Delayed => "delayed",
+            Added::Full => unreachable!("the bound is the caller's"),
         });
     }
 
@@ -673,6 +674,7 @@ impl Run {
             given_up: machine.counts.given_up,
             panics: 0,
             caught: 0,
+            full: 0,
         };
         assert_eq!(counts, reference.counts);
         self.check_levels();
