@@ -9,6 +9,7 @@
 //!                                     ├ life cycle: drains, idle waits, waits for the shut-down
 //!                                     ├ dirty waiters: tasks that wait until a held key is added again
 //!                                     ├ driver: the state of the thread that expires delays
+//!                                     ├ limited runs: runs of workers that have a time limit
 //!                                     └ runs: where the queue's workers count, for metrics
 //! ```
 //!
@@ -31,7 +32,7 @@
 //!   take                              | a hand-out
 //!   thread   driver                   | the driver thread, and its work: delays expire, tasks are woken
 //!   reports   snapshot   shrink       | the observer's interval; looks at the queue; `shrink_to_fit`
-//!   failures   groups                 | limiters; calls on a group
+//!   failures   groups   time_limits   | limiters; calls on a group; time limits of workers
 //!   start                             | of the driver thread
 //!   expire                            | delays that expire in a section of a getter
 //!   section                           | a critical section of a shard
@@ -39,7 +40,9 @@
 //!   cursor   locked                   | where a thread takes its keys; a shard: its lock, and what is read without it
 //!   settings                          | what a builder says
 //!   directory   pace                  | where keys with groups are; a limit of hand-outs
-//!   hub   getters   waiters   states  | the flags, the lists of those that wait, the states of the driver
+//!   hub                               | the flags, and the lock of the lists
+//!   getters   waiters   limited_runs  | the lists of those that wait; runs that have a time limit
+//!   states                            | the states of the driver
 //! ```
 //!
 //! `free`, which is in no line, has the arms of all calls for a lock-free queue. `driven`, `driverless` and `stopped` are tests.
@@ -76,6 +79,7 @@ mod getters;
 mod groups;
 mod hub;
 mod life_cycle;
+mod limited_runs;
 mod locked;
 mod lower;
 mod pace;
@@ -90,6 +94,7 @@ mod state;
 mod stopped;
 mod take;
 mod take_where;
+mod time_limits;
 mod waiters;
 
 pub(crate) use drain::WaitGoal;

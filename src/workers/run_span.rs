@@ -43,6 +43,12 @@ impl RunSpan {
         }
     }
 
+    pub(super) fn timed_out(&self) {
+        if let Some(span) = &self.0 {
+            span.in_scope(|| tracing::warn!("timed out"));
+        }
+    }
+
     pub(super) fn panicked(&self, message: &str) {
         if let Some(span) = &self.0 {
             span.in_scope(|| tracing::error!(message, "panicked"));
@@ -72,6 +78,8 @@ impl RunSpan {
     pub(super) async fn run_async(&self, run: impl Future<Output = Outcome>) -> Outcome {
         run.await
     }
+
+    pub(super) fn timed_out(&self) {}
 
     pub(super) fn panicked(&self, _message: &str) {}
 

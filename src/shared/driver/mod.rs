@@ -54,6 +54,7 @@ impl<K> Shared<K> {
             expired += this.turn_of(locked.lock(), now, &mut sorts);
         }
         this.wake_for_tokens();
+        this.tell_of_late_runs(now);
         if this.report_interval != NEVER {
             Self::report_if_due(this, now);
         }
@@ -90,25 +91,29 @@ impl<K> Shared<K> {
     /// One step of the driver thread, which then parks as long as this says (I8), or ends.
     pub(super) fn drive(this: &Arc<Self>, parker: &Parker) -> NextStep {
         let Some((mut hub, until)) = Self::step(this) else { return NextStep::Again };
-        let (wake_at, token_at) = (hub.getters.wake_at, hub.getters.token_at);
+        let (wake_at, token_at, late_at) = (hub.getters.wake_at, hub.getters.token_at, hub.limited_runs.next());
+        if late_at.is_some_and(|late_at| late_at <= this.settings.clock.now()) {
+            return NextStep::Again; // it came meanwhile, and a mock clock does not tell when it has passed
+        }
         // After the shut-down, only groups that are held back have a time.
         let until = if this.is_shutting_down() && !this.settings.order.has_groups() { NEVER } else { until };
         let is_over = this.is_shutting_down() && until == NEVER && this.report_at() == NEVER;
-        if is_over && wake_at.is_none() && token_at.is_none() {
+        if is_over && wake_at.is_none() && token_at.is_none() && late_at.is_none() {
             hub.driver = DriverState::Absent;
             return NextStep::End;
         }
-        let until = until.min(this.report_at()).min(token_at.unwrap_or(NEVER));
+        let until = until.min(this.report_at()).min(token_at.unwrap_or(NEVER)).min(late_at.unwrap_or(NEVER));
         hub.driver = DriverState::Parked { until, driver: parker.unparker() };
         NextStep::Park(this.settings.clock.instant(until).into_iter().chain(wake_at).min())
     }
 
-    /// Wakes tasks (W5) and getters that wait for a token, adds the keys whose delays have expired, and reports. Returns what
-    /// [`expire_all`](Self::expire_all) does.
+    /// Wakes tasks (W5) and getters that wait for a token, tells of late runs, adds the keys whose delays have expired, and reports. Returns
+    /// what [`expire_all`](Self::expire_all) does.
     fn step(this: &Arc<Self>) -> Option<(HubGuard<'_>, u64)> {
         this.wake_passed_by();
         this.wake_for_tokens();
         let now = this.settings.clock.now(); // first, so that what has expired until now is added before the report
+        this.tell_of_late_runs(now);
         let parks = this.expire_all();
         if this.is_report_due(now) {
             drop(parks);
