@@ -16,6 +16,7 @@ mod shards;
 mod shutdown;
 mod stop;
 mod tenants;
+mod time_limits;
 mod values;
 mod waiting;
 mod watch;
