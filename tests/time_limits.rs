@@ -684,19 +684,21 @@ fn a_driver_thread_ends_runs_by_a_mock_clock() {
     let workers = workers.max_retries(0).build();
     let work = workers.run_async(async |_| pending::<()>().await);
     let runs = thread::spawn(move || block_on(work));
-    for _ in 0..3 {
-        queue.add(1);
-        while queue.processing_len() == 0 {
-            thread::yield_now();
+    within_30_s(move || {
+        for _ in 0..3 {
+            queue.add(1);
+            while queue.processing_len() == 0 {
+                thread::yield_now();
+            }
+            // The run may be about to begin.
+            while queue.processing_len() > 0 {
+                time.advance(LIMIT);
+                thread::yield_now();
+            }
         }
-        // The run may be about to begin.
-        while queue.processing_len() > 0 {
-            time.advance(LIMIT);
-            thread::yield_now();
-        }
-    }
-    queue.shut_down();
-    within_30_s(move || runs.join().unwrap());
+        queue.shut_down();
+        runs.join().unwrap();
+    });
     assert_eq!((workers.tally().timed_out, stuck.lock().unwrap().len()), (3, 3));
 }
 

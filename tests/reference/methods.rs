@@ -14,8 +14,8 @@ const EXCEPTED: [(&str, &[&str]); 8] = [
     ("OwnedItem", &["until_shutting_down", "span"]),
     // A conversion; what `drain_async` calls; `finish` for tasks (tests/stops.rs); loops that need threads or a runtime (tests/workers.rs).
     ("Workers", &["queue", "drain_until", "finish_until", "run", "spawn_tasks"]),
-    // Settings; threads.
-    ("WorkersBuilder", &["name", "traced", "spawn"]),
+    // Settings; threads; a hook that a turn calls (tests/time_limits.rs).
+    ("WorkersBuilder", &["name", "traced", "spawn", "on_stuck"]),
     ("Batch", &[]),
     ("Group", &[]),
 ];

@@ -46,6 +46,8 @@ pub(crate) struct Plan {
     pub(crate) then_after: Option<u64>,
     /// In nanoseconds.
     pub(crate) min_interval: u64,
+    /// How long a run of workers may last, in nanoseconds.
+    pub(crate) time_limit: Option<u64>,
     pub(crate) pace: Option<Rate>,
     /// The seed of the queue, which decides in which shards its keys are.
     pub(crate) seed: u8,
@@ -158,6 +160,7 @@ impl Plan {
             max_retries: None,
             then_after: None,
             min_interval: 0,
+            time_limit: None,
             pace: None,
             seed: 0,
             lock_free: false,
@@ -195,6 +198,7 @@ impl Plan {
             max_retries,
             then_after: max_retries.and(random.pick(&[None, None, Some(0), Some(70_000_000)])),
             min_interval: random.pick(&[0, 0, 0, 15]),
+            time_limit: None,
             pace: None,
             seed: if shards > 1 { random.byte() } else { 0 },
             lock_free: false,

@@ -43,6 +43,7 @@ impl<K> Shared<K> {
     /// `turn`. It visits busy shards last (P21).
     pub(crate) fn turn(this: &Arc<Self>) -> usize {
         let now = this.settings.clock.now();
+        this.tell_of_late_runs(now);
         let (mut expired, mut sorts, mut busy) = (0, 0, Busy::default());
         for locked in this.all() {
             match this.lock_unless_busy(locked) {
@@ -54,7 +55,6 @@ impl<K> Shared<K> {
             expired += this.turn_of(locked.lock(), now, &mut sorts);
         }
         this.wake_for_tokens();
-        this.tell_of_late_runs(now);
         if this.report_interval != NEVER {
             Self::report_if_due(this, now);
         }

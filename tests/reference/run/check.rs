@@ -198,6 +198,8 @@ impl Run<'_> {
             failed: tally.failed,
             retried: tally.retried,
             given_up: tally.given_up,
+            timed_out: tally.timed_out,
+            late: tally.late,
             panicked: tally.panicked,
             refused: tally.refused,
         };
