@@ -13,7 +13,8 @@ use futures_executor::block_on;
 use keyqueue::rate_limiter::ItemExponentialFailure;
 use keyqueue::values::ValueQueue;
 use keyqueue::{
-    Added, Clock, GivenUp, Item, MockClock, Outcome, Tally, WorkQueue, WorkQueueBuilder, Workers, WorkersBuilder,
+    Added, Clock, GivenUp, Item, KeyActivity, MockClock, Outcome, Tally, WorkQueue, WorkQueueBuilder, Workers,
+    WorkersBuilder,
 };
 use std::future::{Future, pending};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -183,7 +184,7 @@ fn a_thread_is_told_that_it_is_late() {
         (|| Outcome::RequeueAfter(secs(1)), |tally| tally.requeued),
         (|| resume_unwind(Box::new("a handler")), |tally| tally.panicked),
     ];
-    for (end, counted) in ends {
+    for (at, (end, counted)) in ends.into_iter().enumerate() {
         for turns in [true, false] {
             for (name, queue, time) in queues() {
                 let (workers, stuck) = limited(&queue);
@@ -214,6 +215,7 @@ fn a_thread_is_told_that_it_is_late() {
                 let tally = workers.tally();
                 let of_end = counted(&tally).max(tally.refused); // the queue is shut down
                 assert_eq!((tally.late, tally.timed_out, of_end), (1, 0, 1), "{name}");
+                assert_eq!(tally.panicked, u64::from(at == 3), "{name}: the last end alone panics");
             }
         }
     }
@@ -279,13 +281,14 @@ fn each_wait_for_the_limit_is_woken() {
             assert!(wait.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
             Some(wait)
         });
-        assert_eq!(flags.each_ref().map(Arc::strong_count), [3; 3], "a waker is kept once");
+        assert_eq!(flags.each_ref().map(Arc::strong_count), [2; 3], "a waker is kept once");
         waits[1] = None;
         time.advance(LIMIT);
         queue.turn();
         assert_eq!(flags.each_ref().map(|flag| flag.take()), [true, false, true]);
         assert!(waits.into_iter().flatten().all(|mut wait| is_ready(wait.as_mut())));
     });
+    assert_eq!(workers.tally().succeeded, 1, "the handler has panicked");
 }
 
 /// Keys without a limit: of a loop without one, of a caller, and with one that the clock does not reach.
@@ -322,6 +325,36 @@ fn without_a_limit_nothing_is_late() {
             assert_eq!((tally.succeeded, tally.late, tally.panicked), (1, 0, 0), "{name}");
         }
         assert_eq!(called.load(Ordering::SeqCst), 0, "{name}");
+    }
+}
+
+/// What the queue says of a key whose run has a limit, although it does not measure.
+#[test]
+fn a_key_is_seen_late() {
+    for (name, queue, time) in queues() {
+        let workers = limited(&queue).0.build();
+        queue.add_all([1, 3]);
+        let held = queue.get().unwrap();
+        time.advance(secs(1));
+        let look = |key| {
+            let state = queue.inspect().key(&key);
+            let KeyActivity::Processing { dirty: false, late } = state.activity else { panic!("{name}: {state}") };
+            (late, state.elapsed, state.to_string())
+        };
+        let (own, other) = (1 + 3 - *held, *held);
+        let mut work = pin!(workers.run_async(async |_| {
+            time.advance(LIMIT - NANO);
+            assert_eq!((look(own).0, look(own).1), (false, Some(LIMIT - NANO)), "{name}");
+            time.advance(NANO);
+            let text = "processing for 5s at priority 0, past its time limit".to_owned();
+            assert_eq!(look(own), (true, Some(LIMIT), text), "{name}: before a turn");
+            queue.turn();
+            assert_eq!((look(own).0, look(own).1), (true, Some(LIMIT)), "{name}: and after it");
+            assert_eq!((look(other).0, look(other).1), (false, None), "{name}: a caller holds it");
+        }));
+        poll(work.as_mut());
+        assert_eq!(queue.inspect().key(&own).activity, KeyActivity::Absent, "{name}");
+        assert_eq!((workers.tally().succeeded, workers.tally().panicked), (1, 0), "{name}");
     }
 }
 
@@ -500,7 +533,7 @@ fn a_timeout_is_the_newest_decision() {
         let first: Vec<_> = expected.iter().take(1).copied().collect();
         let listed = delays(&queue);
         assert!(listed == expected || listed == first, "{what}: {listed:?}");
-        assert_eq!((queue.len(), workers.tally().retried), (queued, 1), "{what}");
+        assert_eq!((queue.len(), workers.tally().retried, workers.tally().timed_out), (queued, 1, 1), "{what}");
     }
 }
 

@@ -63,8 +63,12 @@ impl<K> Shared<K> {
 
     /// Whether the run of a key that is held has lasted longer than its limit.
     pub(crate) fn is_late(&self, slot: SlotId) -> bool {
-        let late_at = self.hub().limited_runs.get(slot).map(|run| run.late_at);
-        late_at.is_some_and(|late_at| late_at <= self.settings.clock.now())
+        self.limit_of(slot).is_some_and(|(_, late_at)| late_at <= self.settings.clock.now())
+    }
+
+    /// When the run of a key that is held began, and when it is late, if it has a limit.
+    pub(super) fn limit_of(&self, slot: SlotId) -> Option<(u64, u64)> {
+        self.hub().limited_runs.get(slot).map(|run| (run.began, run.late_at))
     }
 
     /// Whether the driver has found the run late. If not, and if it has a limit, puts the task on the list of those that are woken then,

@@ -757,7 +757,8 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
     /// # A task that hangs
     /// A drain with a deadline returns the keys of handlers that hang. Their tasks go on hanging. If you have kept the handles of the
     /// tasks, your runtime can abort them. (Nothing can abort a handler in a thread.) With the feature `tokio`, `Workers::spawn_tasks`
-    /// keeps the handles, and the drain aborts the tasks.
+    /// keeps the handles, and the drain aborts the tasks. With a [`time_limit`](WorkersBuilder::time_limit) such a handler is dropped at
+    /// its limit.
     /// ```
     /// # use keyqueue::WorkQueue;
     /// # use std::time::Duration;

@@ -411,7 +411,15 @@ impl<'q> Run<'q> {
                         Box::pin(async move { handle(&own, item).await })
                     })),
                 };
-                self.loops.push(Loop { at: At::Free, late_at: None, keys: 0, future, flag: Arc::default(), script });
+                self.loops.push(Loop {
+                    at: At::Free,
+                    limit: None,
+                    late_at: None,
+                    keys: 0,
+                    future,
+                    flag: Arc::default(),
+                    script,
+                });
                 self.poll_loop(self.loops.len() - 1);
             }
             Op::Finish(n, outcome) => {

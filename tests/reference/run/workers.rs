@@ -26,7 +26,8 @@ pub(super) enum At {
 
 pub(super) struct Loop {
     pub(super) at: At,
-    /// When its run is late, if it has a limit and nobody has found it late.
+    /// When its run is late, if it has a limit; and the same if nobody has found it late.
+    pub(super) limit: Option<u64>,
     pub(super) late_at: Option<u64>,
     /// The keys that it has got since its start or its last panic. After 128 it gives way to other tasks.
     pub(super) keys: u32,
@@ -167,7 +168,8 @@ impl<'q> Run<'q> {
                 assert_eq!(*priority, self.reference.hand_out(*key));
                 self.catch_up();
                 place = At::Holding(*key);
-                own.late_at = self.plan.time_limit.map(|limit| self.reference.now.saturating_add(limit));
+                own.limit = self.plan.time_limit.map(|limit| self.reference.now.saturating_add(limit));
+                own.late_at = own.limit;
                 keys += 1;
             } else {
                 assert!(self.would_wait(), "a loop waits although a key is ready");
