@@ -72,6 +72,7 @@ streams            # the feature `stream`, which has no unsafe code
 stress             # runs by the clock
 tenants_threads    # threads at full speed
 tenants_turns      # tens of thousands of hand-outs
+time_limits        # threads that wait for real intervals, and no unsafe code
 traces             # 928 traces; the part `machine` has the same steps
 values             # the layer has no unsafe code
 wheel              # the wheel has no unsafe code

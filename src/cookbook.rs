@@ -612,6 +612,7 @@
 //! | `reconcile.TerminalError(err)` | [`Outcome::GiveUp`](crate::Outcome::GiveUp) |
 //! | `MaxConcurrentReconciles` | the number of loops: `spawn(n, …)` |
 //! | `RecoverPanic` | always; [`on_panic`](crate::WorkersBuilder::on_panic) tells you |
+//! | `ReconciliationTimeout` | [`time_limit`](crate::WorkersBuilder::time_limit): the handler's future is dropped; a thread's handler can ask [`is_late`](crate::Item::is_late) |
 //! | `priorityqueue.New` | [`WorkQueue::new`](crate::WorkQueue::new): each queue has priorities; lower ones are not starved |
 //! | `AddWithOpts` with `AddOpts`: `After`, `RateLimited`, `Priority` | [`add_with`](crate::WorkQueue::add_with) and [`AddOptions`](crate::AddOptions): `after`, `rate_limited`, `priority`; for one key |
 //! | `GetWithPriority` | [`get`](crate::WorkQueue::get), and [`Item::priority`](crate::Item::priority) |

@@ -1,5 +1,6 @@
 //! The futures that a queue and its items return, except that of a get.
 
+use crate::key::SlotId;
 use crate::machine::Claimed;
 use crate::shared::{DirtyWait, Shared, WaitGoal};
 use crate::sync::Arc;
@@ -132,6 +133,53 @@ impl<K> Drop for UntilDirty<'_, K> {
     }
 }
 
+/// The future that [`Item::until_late`](crate::Item::until_late) returns.
+///
+/// # Cancel safety
+/// Dropping it loses nothing: a run that is late stays so. A leaked future keeps its waker until the run ends.
+///
+/// # Examples
+/// ```
+/// # use std::time::Duration;
+/// let queue = keyqueue::WorkQueue::new();
+/// let workers = queue.workers().time_limit(Duration::from_millis(1)).spawn(1, |item| {
+///     futures_executor::block_on(item.until_late());
+/// })?;
+/// queue.add("pod-1");
+/// assert!(workers.drain().is_empty());
+/// assert_eq!(workers.tally().late, 1);
+/// # std::io::Result::Ok(())
+/// ```
+#[must_use = "futures do nothing unless polled"]
+pub struct UntilLate<'i, K> {
+    queue: &'i Arc<Shared<K>>,
+    slot: SlotId,
+    ticket: Option<Ticket>,
+}
+
+impl<'i, K> UntilLate<'i, K> {
+    pub(crate) fn new(queue: &'i Arc<Shared<K>>, claimed: &'i Claimed<K>) -> Self {
+        Self { queue, slot: claimed.slot(), ticket: None }
+    }
+}
+
+impl<K> Future for UntilLate<'_, K> {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let this = self.get_mut();
+        ready(this.queue.poll_late(this.slot, &mut this.ticket, cx.waker()))
+    }
+}
+
+impl<K> Drop for UntilLate<'_, K> {
+    fn drop(&mut self) {
+        if let Some(ticket) = self.ticket {
+            self.queue.leave_late_waiters(self.slot, ticket);
+        }
+    }
+}
+
 /// The future that [`WorkQueue::until_shutting_down`](crate::WorkQueue::until_shutting_down) and
 /// [`Item::until_shutting_down`](crate::Item::until_shutting_down) return.
 ///
@@ -187,4 +235,4 @@ macro_rules! opaque_debug {
     )+};
 }
 
-opaque_debug!(WaitIdle, ShutDownWithDrain, UntilDirty, UntilShuttingDown);
+opaque_debug!(WaitIdle, ShutDownWithDrain, UntilDirty, UntilLate, UntilShuttingDown);

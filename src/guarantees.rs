@@ -108,9 +108,10 @@
 //! * **P15** The queue frees its memory after a burst, and drops a key at once when nothing needs it. A limiter can bound the memory for
 //!   keys that are never forgotten.
 //! * **P16** *An idle queue runs nothing.* The queue's only thread starts with the first delay, the first task that passes by a busy shard
-//!   (P21), the first getter that waits for a token (P31), the first group that is throttled or paused (P32), or the first add if the observer has an
-//!   [interval](crate::observe::Observer::interval). The thread sleeps until a delay, such a task or a report is due, and the reports end
-//!   when no key is queued, processing or delayed.
+//!   (P21), the first getter that waits for a token (P31), the first group that is throttled or paused (P32), the first run with a
+//!   [time limit](crate::WorkersBuilder::time_limit), or the first add if the observer has an [interval](crate::observe::Observer::interval).
+//!   The thread sleeps until a delay, such a task, a limit or a report is due, and the reports end when no key is queued, processing or
+//!   delayed.
 //! * **P17** *Your code runs without a lock*: keys, values and their merges, wakers, observers, limiters, hooks and predicates. The
 //!   exceptions are the function of [`Clock::from_fn`](crate::Clock::from_fn), a key's `Eq` and `Equivalent`, and its `Clone` in
 //!   [`take_delayed`], [`take_where`], [`stop`], [`processing_keys`], [`delayed_keys`] and [`groups`].

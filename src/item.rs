@@ -1,6 +1,6 @@
 //! The guard that a get returns. Its owner holds the key, and when the guard is dropped, the key is done.
 
-use crate::futures::{UntilDirty, UntilShuttingDown};
+use crate::futures::{UntilDirty, UntilLate, UntilShuttingDown};
 use crate::key::{KeyHash, SlotId};
 use crate::machine::{Claimed, End};
 use crate::panics::{Caught, contained, contained_while_unwinding};
@@ -539,6 +539,72 @@ impl<'q, K> Item<'q, K> {
     /// ```
     pub fn until_dirty(&self) -> UntilDirty<'_, K> {
         UntilDirty::new(self.queue, &self.claimed)
+    }
+
+    /// Whether the run has lasted longer than the [time limit](crate::WorkersBuilder::time_limit) of its workers, by the queue's clock. A
+    /// handler in a thread, which nothing can stop, may ask this from time to time, and stop by itself. `false` if there is no limit, and
+    /// for a key that no worker has taken.
+    ///
+    /// # Blocking
+    /// It reads the clock and takes a lock for some tens of nanoseconds.
+    ///
+    /// # Examples
+    /// ```
+    /// use keyqueue::{Outcome, WorkQueue};
+    /// use std::time::Duration;
+    ///
+    /// let queue = WorkQueue::new();
+    /// let limit = Duration::from_millis(5);
+    /// let workers = queue.workers().max_retries(0).time_limit(limit).spawn(1, |table| {
+    ///     for _row in 0.. {
+    ///         if table.is_late() {
+    ///             return Outcome::failed("it takes too long");
+    ///         }
+    ///         // … copy the row
+    ///     }
+    ///     Outcome::Success
+    /// })?;
+    /// queue.add("table-1");
+    /// assert!(workers.drain().is_empty());
+    /// assert_eq!((workers.tally().given_up, workers.tally().late), (1, 1));
+    /// # std::io::Result::Ok(())
+    /// ```
+    #[must_use]
+    pub fn is_late(&self) -> bool {
+        self.queue.is_late(self.claimed.slot())
+    }
+
+    /// Resolves when the run has lasted longer than the [time limit](crate::WorkersBuilder::time_limit) of its workers, so that the handler
+    /// can stop by itself. The queue's driver wakes the task, with [`Driver::Manual`](crate::Driver::Manual) the next
+    /// [`turn`](crate::WorkQueue::turn). Without a limit it never resolves.
+    ///
+    /// A task's handler is polled once more at its limit, and then dropped, so a handler that waits for this can still return what is to
+    /// become of the key. Works on any executor, and any number of these futures may wait at the same time. Dropping one ends its wait.
+    ///
+    /// # Examples
+    /// A failed run that has an error of its own:
+    /// ```
+    /// use keyqueue::{Outcome, WorkQueue};
+    /// use std::time::Duration;
+    /// # async fn convert(_: &str) { std::future::pending().await }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let queue = WorkQueue::<String>::new();
+    /// let workers = queue.workers().max_retries(0).time_limit(Duration::from_millis(5)).build();
+    /// tokio::spawn(workers.run_async(async |item| {
+    ///     tokio::select! {
+    ///         () = convert(item) => Outcome::Success,
+    ///         () = item.until_late() => Outcome::failed("the film is too long"),
+    ///     }
+    /// }));
+    /// queue.add("film-1".to_owned());
+    /// workers.drain_async().await;
+    /// assert_eq!((workers.tally().failed, workers.tally().timed_out), (1, 0));
+    /// # }
+    /// ```
+    pub fn until_late(&self) -> UntilLate<'_, K> {
+        UntilLate::new(self.queue, &self.claimed)
     }
 
     /// Resolves when the queue is shutting down, at once if it is already. The holder may then cut long work short, so that a drain does

@@ -34,7 +34,8 @@ pub struct KeyState {
     pub activity: KeyActivity,
     /// How long it has been queued, or processing if it is. Exact if it is known. `None` in a queue that does not
     /// [measure](crate::WorkQueueBuilder::measure), for a key that is neither, and for one that was not measured because keys came faster
-    /// than a million a second. In a lock-free queue, while the key is being handed out, it may be the time of its last run.
+    /// than a million a second. But it is known of each run with a [time limit](crate::WorkersBuilder::time_limit). In a lock-free queue,
+    /// while the key is being handed out, it may be the time of its last run, or be late as that was.
     pub elapsed: Option<Duration>,
     /// The priority with which it is queued, was handed out, or will be added after its delay.
     pub priority: Priority,
@@ -59,7 +60,7 @@ pub struct KeyState {
 /// queue.add("pod-1");
 /// assert_eq!(queue.inspect().key(&"pod-1").activity, KeyActivity::Queued);
 /// let item = queue.get();
-/// assert_eq!(queue.inspect().key(&"pod-1").activity, KeyActivity::Processing { dirty: false });
+/// assert_eq!(queue.inspect().key(&"pod-1").activity, KeyActivity::Processing { dirty: false, late: false });
 /// # drop(item);
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -84,6 +85,8 @@ pub enum KeyActivity {
     Processing {
         /// Whether it was added since its hand-out, and so runs once more.
         dirty: bool,
+        /// Whether its run has lasted longer than the [time limit](crate::WorkersBuilder::time_limit) of its workers.
+        late: bool,
     },
     /// It waits for its [delay](KeyState::delay). The end of the delay queues it, unless a shut-down has cut the delay off.
     Delayed,
@@ -156,7 +159,9 @@ impl KeyState {
             held_back.or(paused).or(paced).unwrap_or(KeyActivity::Queued)
         };
         let activity = match (seen.is_processing, seen.is_dirty, seen.delay, seen.rests_until) {
-            (true, dirty, ..) => KeyActivity::Processing { dirty },
+            (true, dirty, ..) => {
+                KeyActivity::Processing { dirty, late: seen.late_at.is_some_and(|late_at| late_at <= now) }
+            }
             (false, true, ..) => queued(),
             (false, false, Some(_), _) => KeyActivity::Delayed,
             (false, false, None, Some(until)) => KeyActivity::CoolingDown { left: left(until) },
@@ -214,8 +219,9 @@ impl fmt::Display for KeyState {
         let mut names_failures = false;
         match self.activity {
             KeyActivity::Absent => f.write_str("neither queued, processing nor delayed")?,
-            KeyActivity::Processing { dirty } => {
+            KeyActivity::Processing { dirty, late } => {
                 begin(f, "processing")?;
+                f.write_str(if late { ", past its time limit" } else { "" })?;
                 f.write_str(if dirty { ", and added again" } else { "" })?;
             }
             KeyActivity::CoolingDown { left } => write!(f, "cooling down {}, with no run to come", Left(left))?,

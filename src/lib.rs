@@ -349,7 +349,7 @@ pub use batch::Batch;
 pub use builder::WorkQueueBuilder;
 pub use equivalent::Equivalent;
 pub use error::{DrainTimeoutError, GetTimeoutError, InvalidArgument, TryGetError, WaitIdleTimeoutError};
-pub use futures::{ShutDownWithDrain, UntilDirty, UntilShuttingDown, WaitIdle};
+pub use futures::{ShutDownWithDrain, UntilDirty, UntilLate, UntilShuttingDown, WaitIdle};
 pub use get_async::GetAsync;
 pub use groups::{FairShare, Group, GroupLimits};
 pub use inspect::Inspect;

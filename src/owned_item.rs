@@ -3,7 +3,7 @@
 use crate::machine::Claimed;
 use crate::shared::Shared;
 use crate::sync::Arc;
-use crate::{AddOptions, Added, Item, UntilDirty, UntilShuttingDown};
+use crate::{AddOptions, Added, Item, UntilDirty, UntilLate, UntilShuttingDown};
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
@@ -162,6 +162,17 @@ impl<K> OwnedItem<K> {
     /// Like [`Item::until_dirty`].
     pub fn until_dirty(&self) -> UntilDirty<'_, K> {
         UntilDirty::new(&self.queue, &self.claimed)
+    }
+
+    /// Like [`Item::is_late`].
+    #[must_use]
+    pub fn is_late(&self) -> bool {
+        self.item().is_late()
+    }
+
+    /// Like [`Item::until_late`].
+    pub fn until_late(&self) -> UntilLate<'_, K> {
+        UntilLate::new(&self.queue, &self.claimed)
     }
 
     /// Like [`Item::until_shutting_down`].

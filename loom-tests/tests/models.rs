@@ -19,6 +19,7 @@ mod shutdown;
 mod size;
 mod stop;
 mod tenants;
+mod time_limits;
 mod values;
 mod waiting;
 mod watch;

@@ -81,11 +81,15 @@ impl Seen {
 pub(crate) struct KeySeen {
     pub(crate) is_dirty: bool,
     pub(crate) is_processing: bool,
+    /// Names the hand-out if it is processing: see [`Claimed::slot`](super::Claimed::slot).
+    pub(crate) slot: Option<SlotId>,
     /// Valid if it is dirty or processing.
     pub(crate) priority: i8,
     /// When it became dirty and when it was handed out, if this was measured.
     pub(crate) queued_at: Option<u64>,
     pub(crate) started_at: Option<u64>,
+    /// When its run is late, if that has a limit. The machine does not know.
+    pub(crate) late_at: Option<u64>,
     /// The deadline and the priority of its first delay, and who has set it.
     pub(crate) delay: Option<(u64, i8, DelayedBy)>,
     pub(crate) rests_until: Option<u64>,
@@ -152,9 +156,11 @@ impl<'m, K> View<'m, K> {
         KeySeen {
             is_dirty: state.is_dirty(),
             is_processing,
+            slot: is_processing.then(|| entry.id()),
             priority: entry.priority(),
             queued_at: self.queued_at(),
             started_at: if is_processing { machine.measured_start(entry) } else { None },
+            late_at: None,
             delay: self.delay().map(|(deadline, priority)| (deadline, priority, machine.first_setter(entry))),
             rests_until: state.is_resting().then(|| machine.later.records[self.number()].deadline()),
             group: if state.is_active() { self.group() } else { None },

@@ -32,6 +32,7 @@ use std::time::Duration;
 /// | `workqueue_given_up_total` | counter | keys that were given up |
 /// | `workqueue_panics_total` | counter | panics of holders of a key |
 /// | `workqueue_runs_total` | counter | runs of [`Workers`](crate::Workers); by `result` |
+/// | `workqueue_late_runs_total` | counter | runs past their [time limit](crate::WorkersBuilder::time_limit), also while they go on |
 ///
 /// A queue with [groups](crate::WorkQueueBuilder::fair_by) has these, too (see [`GroupMetrics`]):
 ///
@@ -44,10 +45,10 @@ use std::time::Duration;
 /// | `workqueue_group_largest_share` | gauge | the largest share of a group, from 0 to 1 |
 /// | `workqueue_group_longest_wait_seconds` | gauge | how long the first queued key of a group has waited; 0: none |
 ///
-/// The first seven of the upper table are client-go's. Its last is controller-runtime's `controller_runtime_reconcile_total`: when a run
-/// ends, it counts in one `result` of `success`, `requeue`, `pause`, `error`, `give_up` and `panic` (see [`Runs`](super::Runs)), so the
-/// share of runs that fail is
-/// `sum(rate(workqueue_runs_total{result=~"error|give_up|panic"}[5m])) / sum(rate(workqueue_runs_total[5m]))`.
+/// The first seven of the upper table are client-go's. `workqueue_runs_total` is controller-runtime's `controller_runtime_reconcile_total`:
+/// when a run ends, it counts in one `result` of `success`, `requeue`, `pause`, `error`, `give_up`, `panic` and `timeout` (see
+/// [`Runs`](super::Runs)), so the share of runs that fail is
+/// `sum(rate(workqueue_runs_total{result=~"error|give_up|panic|timeout"}[5m])) / sum(rate(workqueue_runs_total[5m]))`.
 ///
 /// Each has the label `name`, which is the [queue's name](crate::WorkQueueBuilder::name). If two queues have the same name, their counters
 /// and histograms are added up, and each gauge shows the queue that reported last. There is no series per key or group, and no series at
@@ -85,7 +86,7 @@ pub struct MetricsObserver {
 struct Series {
     last: Metrics,
     gauges: [(Gauge, Of<f64>); 8],
-    counters: [(Counter, Of<u64>); 14],
+    counters: [(Counter, Of<u64>); 16],
     histograms: [(metrics::Histogram, OfHistogram); 2],
     /// Empty unless the queue has groups.
     groups: Vec<(Gauge, Of<f64>)>,
@@ -220,6 +221,8 @@ impl Series {
                 runs("error", |m| m.runs.error),
                 runs("give_up", |m| m.runs.give_up),
                 runs("panic", |m| m.runs.panic),
+                runs("timeout", |m| m.runs.timeout),
+                counter("workqueue_late_runs_total", "Runs past their time limit", |m| m.runs.late),
             ],
             histograms: [
                 histogram(QUEUE_DURATION, "How long keys waited before they were handed out", |m| {

@@ -136,22 +136,29 @@ pub struct Runs {
     pub pause: u64,
     /// Failed runs whose key is retried, or would be, if the queue were not shut down.
     pub error: u64,
-    /// Failed runs without a panic whose key was given up: by [`Outcome::GiveUp`](crate::Outcome::GiveUp), or after
+    /// Failed runs without a panic or a timeout whose key was given up: by [`Outcome::GiveUp`](crate::Outcome::GiveUp), or after
     /// [`max_retries`](crate::WorkersBuilder::max_retries), also if it comes back [later](crate::WorkersBuilder::then_after).
     pub give_up: u64,
     /// Runs in which the handler panicked.
     pub panic: u64,
+    /// Runs of tasks whose handler was dropped at its [time limit](crate::WorkersBuilder::time_limit).
+    pub timeout: u64,
+    /// Runs that have lasted longer than their time limit, on threads and tasks. This is no result: each of them counts in another field,
+    /// too, when it has ended.
+    pub late: u64,
 }
 
 impl Runs {
     pub(crate) fn add(&mut self, other: Self) {
-        let Self { success, requeue, pause, error, give_up, panic } = other;
+        let Self { success, requeue, pause, error, give_up, panic, timeout, late } = other;
         self.success += success;
         self.requeue += requeue;
         self.pause += pause;
         self.error += error;
         self.give_up += give_up;
         self.panic += panic;
+        self.timeout += timeout;
+        self.late += late;
     }
 }
 

@@ -734,6 +734,7 @@ impl<K> Shared<K> {
             seen.queued_at = times.queued_at().filter(|_| seen.is_dirty);
             seen.started_at = times.started_at().filter(|_| seen.is_processing);
         }
+        seen.slot = seen.is_processing.then(|| node.id());
         Some(seen)
     }
 

@@ -16,6 +16,7 @@
 //! holds the hub, it may lock the counts of workers. It never locks in the other order, and nothing under a stripe.
 
 use super::getters::Getters;
+use super::limited_runs::LimitedRuns;
 use super::waiters::{Alarms, DirtyWaiters, LifeCycle};
 use crate::machine::NEVER;
 use crate::observe::RunCounters;
@@ -31,6 +32,7 @@ pub(super) struct Hub {
     pub(super) life_cycle: LifeCycle,
     pub(super) dirty_waiters: DirtyWaiters,
     pub(super) alarms: Alarms,
+    pub(super) limited_runs: LimitedRuns,
     pub(super) driver: DriverState,
     /// How many deadlines calls have told the hub of: see [`driver`](super::driver).
     pub(super) deadlines_told: u64,

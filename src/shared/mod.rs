@@ -10,6 +10,7 @@
 //!                                     ├ dirty waiters: tasks that wait until a held key is added again
 //!                                     ├ alarms: tasks that wait for more keys, until a time
 //!                                     ├ driver: the state of the thread that expires delays
+//!                                     ├ limited runs: runs of workers that have a time limit
 //!                                     └ runs: where the queue's workers count, for metrics
 //! ```
 //!
@@ -34,6 +35,7 @@
 //!   thread   driver                   | the driver thread, and its work: delays expire, tasks are woken
 //!   reports   snapshot   shrink       | the observer's interval; looks at the queue; `shrink_to_fit`
 //!   failures   groups   last_errors   | limiters; calls on a group; texts of errors
+//!   time_limits                       | time limits of workers
 //!   start                             | of the driver thread
 //!   expire                            | delays that expire in a section of a getter
 //!   section                           | a critical section of a shard
@@ -41,7 +43,9 @@
 //!   cursor   locked                   | where a thread takes its keys; a shard: its lock, and what is read without it
 //!   settings                          | what a builder says
 //!   directory   pace                  | where keys with groups are; a limit of hand-outs
-//!   hub   getters   waiters   states  | the flags, the lists of those that wait, the states of the driver
+//!   hub                               | the flags, and the lock of the lists
+//!   getters   waiters   limited_runs  | the lists of those that wait; runs that have a time limit
+//!   states                            | the states of the driver
 //! ```
 //!
 //! `free`, which is in no line, has the arms of all calls for a lock-free queue. `driven`, `driverless` and `stopped` are tests.
@@ -79,6 +83,7 @@ mod groups;
 mod hub;
 mod last_errors;
 mod life_cycle;
+mod limited_runs;
 mod linger;
 mod locked;
 mod lower;
@@ -94,6 +99,7 @@ mod state;
 mod stopped;
 mod take;
 mod take_where;
+mod time_limits;
 mod waiters;
 
 pub(crate) use drain::WaitGoal;

@@ -241,13 +241,24 @@ impl<K: Hash + Eq> Shared<K> {
         state
     }
 
-    /// Looks at a key in one critical section, in which the clock is not read.
+    /// Looks at a key, and at the limit of its run.
     fn see_key<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> Option<KeySeen> {
         let hash = self.hash(key);
-        if_free!(self, free => Self::free_see_key(free, key, hash));
+        // Under the lock of the shard, so that the hand-out has not ended.
+        let see_limit = |mut seen: KeySeen| {
+            if let Some((began, late_at)) = seen.slot.and_then(|slot| self.limit_of(slot)) {
+                (seen.started_at, seen.late_at) = (seen.started_at.or(Some(began)), Some(late_at));
+            }
+            seen
+        };
+        if_free!(self, free => Self::free_see_key(free, key, hash).map(see_limit));
+        let see = |locked: &Locked<K>, hash| {
+            let held = locked.lock();
+            held.see_key(key, hash).map(see_limit)
+        };
         match self.has_names() {
-            true => self.look_up(hash, |locked, hash| locked.lock().see_key(key, hash)),
-            false => self.shard_of(hash).lock().see_key(key, hash),
+            true => self.look_up(hash, see),
+            false => see(self.shard_of(hash), hash),
         }
     }
 }

@@ -39,10 +39,19 @@ pub struct GivenUp<'a> {
     /// How often the key was retried since it last succeeded.
     pub retries: usize,
     /// The error of the last try, from [`Outcome::Failed`](super::Outcome::Failed), [`RetryAfter`](super::Outcome::RetryAfter) or
-    /// [`GiveUp`](super::Outcome::GiveUp). `None`: there was no error, or the handler panicked.
+    /// [`GiveUp`](super::Outcome::GiveUp). `None`: there was no error, or the handler panicked or was dropped.
     pub reason: Option<&'a (dyn Error + Send + Sync + 'static)>,
     /// The panic message of the handler in the last try. `None`: it did not panic.
     pub panic: Option<&'a str>,
+    /// Whether the last try was a task's whose handler was dropped at its [time limit](super::WorkersBuilder::time_limit).
+    pub timed_out: bool,
+}
+
+impl GivenUp<'_> {
+    /// Whether the run has its own count, whatever becomes of its key.
+    pub(super) fn is_counted(&self) -> bool {
+        self.panic.is_some() || self.timed_out
+    }
 }
 
 impl fmt::Display for GivenUp<'_> {
@@ -57,6 +66,9 @@ impl fmt::Display for GivenUp<'_> {
         }
         if let Some(panic) = self.panic {
             write!(f, ": the handler panicked: {panic}")?;
+        }
+        if self.timed_out {
+            f.write_str(": the handler timed out")?;
         }
         Ok(())
     }

@@ -50,8 +50,8 @@ pub struct Tally {
     /// [groups](crate::WorkQueueBuilder::fair_by) such a run has failed. One whose requeue the queue refused counts in
     /// [`refused`](Self::refused) instead.
     pub paused: u64,
-    /// Runs that failed: with any other [`Outcome`](crate::Outcome), or with a panic of the handler. The key is retried or given up, or,
-    /// after a panic, done if [`on_panic`](crate::WorkQueueBuilder::on_panic) of the queue says so. A run whose retry the queue refused
+    /// Runs that failed: with any other [`Outcome`](crate::Outcome), with a panic of the handler, or by a
+    /// [time limit](crate::WorkersBuilder::time_limit). The key is retried or given up, or, after a panic, done if [`on_panic`](crate::WorkQueueBuilder::on_panic) of the queue says so. A run whose retry the queue refused
     /// counts in [`refused`](Self::refused) instead.
     pub failed: u64,
     /// Failed runs whose keys are retried, even those that [`then_after`](crate::WorkersBuilder::then_after) brings back.
@@ -60,10 +60,16 @@ pub struct Tally {
     /// [`max_retries`](crate::WorkersBuilder::max_retries). With [`then_after`](crate::WorkersBuilder::then_after) a key counts once until it
     /// succeeds, at the first failure after its last retry, which also counts in `retried` or in `refused`.
     pub given_up: u64,
+    /// Failed runs of tasks whose handler was dropped at its [time limit](crate::WorkersBuilder::time_limit). The key is retried or given up.
+    pub timed_out: u64,
+    /// Runs that have lasted longer than their [time limit](crate::WorkersBuilder::time_limit), on threads and tasks, each of which counts
+    /// in another field, too, when it has ended. One that is still running counts as soon as [`on_stuck`](crate::WorkersBuilder::on_stuck)
+    /// is called.
+    pub late: u64,
     /// Panics of handlers, hooks and other user code, such as the wakers of tasks that [join](crate::Workers::join_async).
     pub panicked: u64,
     /// Runs whose retry or requeue the queue refused, because it was shut down. No other field counts them, except that a panic counts in
-    /// `panicked`, and a key that is given up at the same time in `given_up`. Drains and stops return these keys in
+    /// `panicked`, a time limit in `timed_out`, and a key that is given up at the same time in `given_up`. Drains and stops return these keys in
     /// [`Leftover::refused`](crate::Leftover::refused), unless a key was added while it was processing and so is queued again.
     pub refused: u64,
 }
@@ -119,7 +125,7 @@ const ALL: usize = usize::MAX;
 pub(crate) struct Core {
     /// The counts of loops that have not ended.
     running: BTreeMap<Id, Arc<Counts>>,
-    /// The sum of the counts of loops that have ended.
+    /// The sum of the counts of loops that have ended, and what is counted for all loops together.
     ended: Tally,
     ended_runs: Runs,
     threads: Vec<JoinHandle<()>>,
@@ -139,13 +145,14 @@ pub(super) struct Counts {
     id: Id,
     /// Whether its loop was started by `spawn` or `spawn_tasks`, and is not about to end as one too many. Written under the lock.
     is_spawned: AtomicBool,
-    /// Each run counts in one of these six, before its key is done, so that the hot path stores one number.
+    /// Each run counts in one of these seven, before its key is done, so that the hot path stores one number.
     pub(super) done: Count,
     pub(super) requeued: Count,
     pub(super) paused: Count,
     pub(super) run_failed: Count,
     pub(super) run_gave_up: Count,
     pub(super) run_panicked: Count,
+    pub(super) run_timed_out: Count,
     /// What became of the keys of runs that failed or panicked.
     pub(super) retried: Count,
     pub(super) given_up: Count,
@@ -196,6 +203,8 @@ impl Counts {
             error: self.run_failed.get(),
             give_up: self.run_gave_up.get(),
             panic: self.run_panicked.get(),
+            timeout: self.run_timed_out.get(),
+            late: 0, // counted for all loops together
         }
     }
 
@@ -208,9 +217,10 @@ impl Counts {
         tally.succeeded += runs.success + requeued;
         tally.requeued += requeued;
         tally.paused += runs.pause.saturating_sub(refused_pauses);
-        tally.failed += (runs.error + runs.give_up + runs.panic).saturating_sub(refused_retries);
+        tally.failed += (runs.error + runs.give_up + runs.panic + runs.timeout).saturating_sub(refused_retries);
         tally.retried += self.retried.get().saturating_sub(refused_retries);
         tally.given_up += self.given_up.get();
+        tally.timed_out += runs.timeout;
         tally.panicked += self.panicked.get();
         tally.refused += refused.iter().sum::<u64>();
     }
@@ -347,10 +357,21 @@ impl Loops {
 
     /// Wakes those that wait for the loops. A waker's panic is caught and counted.
     fn wake(&self, waiting: WakeList) {
-        let panics = waiting.wake();
+        self.note_panics(waiting.wake());
+    }
+
+    /// Counts panics of foreign code that no loop has called.
+    pub(super) fn note_panics(&self, panics: usize) {
         if panics > 0 {
             self.core.lock().ended.panicked += panics as u64;
         }
+    }
+
+    /// Counts a run that is late, which may not have ended.
+    pub(super) fn note_late(&self) {
+        let core = &mut *self.core.lock();
+        core.ended.late += 1;
+        core.ended_runs.late += 1;
     }
 
     /// A loop has ended.

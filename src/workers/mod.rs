@@ -328,6 +328,86 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkersBuilder<K> {
         self
     }
 
+    /// How long a run of a handler may last. No limit by default. The limit is measured with the queue's [clock](crate::Clock), from the
+    /// call of the handler.
+    ///
+    /// * **A task's handler** ([`run_async`](Workers::run_async), [`run_boxed`](Workers::run_boxed), `spawn_tasks`) is dropped at the limit,
+    ///   where it waits, and its key is retried as after any failure: with the limiter's delay, and given up after
+    ///   [`max_retries`](Self::max_retries), with [`GivenUp::timed_out`]. The run counts as [timed out](Tally::timed_out). The handler is
+    ///   polled once more before that, so if it ends just then, or waits for [`until_late`](Item::until_late), what it returns counts. One
+    ///   that blocks its thread, and does not wait, goes on until it does.
+    /// * **A thread's handler** cannot be stopped, and its outcome counts. It can ask [`is_late`](Item::is_late), and stop by itself.
+    ///
+    /// [`on_stuck`](Self::on_stuck) is called for each run past the limit, and [`Tally::late`] counts them. The driver of the queue ends the
+    /// runs: its thread, or, with [`Driver::Manual`](crate::Driver::Manual), the next [`turn`](WorkQueue::turn). If the driver is late, so is
+    /// the end of the run, but no run ends before its limit. A limit that is too long for the clock, such as `Duration::MAX`, is none.
+    ///
+    /// With a limit, each run reads the clock twice, and takes the lock of the queue's lists twice.
+    ///
+    /// # Panics
+    /// Not here. If the limit is zero, [`build`](Self::build) panics, and [`spawn`](Self::spawn) returns an error.
+    ///
+    /// # Examples
+    /// ```
+    /// # use keyqueue::WorkQueue;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// # async fn fetch(_: &str) { std::future::pending().await }
+    /// let queue = WorkQueue::<String>::new();
+    /// let workers = queue
+    ///     .workers()
+    ///     .time_limit(Duration::from_millis(20))
+    ///     .max_retries(0)
+    ///     .on_stuck(|url, age| eprintln!("{url} takes {age:?}"))
+    ///     .on_give_up(|url, why| eprintln!("{url}: {why}")) // "given up …: the handler timed out"
+    ///     .build();
+    /// tokio::spawn(workers.run_async(async |url| fetch(url).await)); // never answers
+    /// queue.add("https://example.org".to_owned());
+    ///
+    /// queue.wait_idle_async().await;
+    /// assert_eq!((workers.tally().timed_out, workers.tally().given_up), (1, 1));
+    /// # }
+    /// ```
+    #[doc(alias = "ReconciliationTimeout")]
+    pub fn time_limit(mut self, limit: Duration) -> Self {
+        self.hooks.time_limit = Some(limit);
+        self
+    }
+
+    /// Sets a hook for each run that has lasted longer than its [`time_limit`](Self::time_limit), on threads and tasks. It gets the key, and
+    /// how long the run has lasted, and is called once for each such run.
+    ///
+    /// The queue's driver calls it as soon as the run is past the limit, while a thread's handler goes on, and before a task's handler is
+    /// dropped. So the hook must return soon, because delays wait for the driver. If the run ends first, its loop calls the hook. With this
+    /// hook, each run clones its key. A panic of the hook is caught and [counted](Tally::panicked), and so is one of that `Clone`, after
+    /// which the hook is not called for that run.
+    ///
+    /// # Panics
+    /// Not here. Without a `time_limit`, [`build`](Self::build) panics, and [`spawn`](Self::spawn) returns an error.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::sync::mpsc;
+    /// use std::time::Duration;
+    ///
+    /// let queue = keyqueue::WorkQueue::new();
+    /// let (stuck, keys) = mpsc::channel();
+    /// let workers = queue
+    ///     .workers()
+    ///     .time_limit(Duration::from_millis(5))
+    ///     .on_stuck(move |key, _| stuck.send(*key).unwrap())
+    ///     .spawn(1, |_| std::thread::park())?; // for ever
+    /// queue.add("pod-1");
+    /// assert_eq!(keys.recv().unwrap(), "pod-1");
+    /// # let _ = workers;
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn on_stuck(mut self, hook: impl Fn(&K, Duration) + Send + Sync + 'static) -> Self {
+        self.hooks.on_stuck = Some(Box::new(hook));
+        self
+    }
+
     /// Sets a hook for each error of a handler ([`Outcome::Failed`], [`Outcome::RetryAfter`] and [`Outcome::PauseGroup`]). The hook runs
     /// before the key is retried, requeued or given up. (The reason of an [`Outcome::GiveUp`] goes to [`on_give_up`](Self::on_give_up).)
     ///
@@ -408,7 +488,8 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkersBuilder<K> {
     /// Builds workers without a loop. Add loops with [`run`](Workers::run) or [`run_async`](Workers::run_async).
     ///
     /// # Panics
-    /// If [`then_after`](Self::then_after) is set, and [`max_retries`](Self::max_retries) is not.
+    /// If [`then_after`](Self::then_after) is set, and [`max_retries`](Self::max_retries) is not. If the [`time_limit`](Self::time_limit) is
+    /// zero, or there is none, and [`on_stuck`](Self::on_stuck) is set.
     ///
     /// # Examples
     /// ```
@@ -435,9 +516,19 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkersBuilder<K> {
 
     /// What is wrong with the settings.
     fn wrong(&self) -> Option<&'static str> {
-        let Hooks { max_retries, then_after, .. } = self.hooks;
-        (then_after.is_some() && max_retries.is_none())
-            .then_some("then_after: there is no max_retries, so no retry would be the last")
+        let Hooks { max_retries, then_after, time_limit, on_stuck, .. } = &self.hooks;
+        let wrong = [
+            (
+                then_after.is_some() && max_retries.is_none(),
+                "then_after: there is no max_retries, so no retry would be the last",
+            ),
+            (
+                time_limit.is_some_and(|limit| limit.is_zero()),
+                "time_limit: the limit is zero, so each run would be late",
+            ),
+            (on_stuck.is_some() && time_limit.is_none(), "on_stuck: there is no time_limit, so no run would be late"),
+        ];
+        wrong.into_iter().find_map(|(is_wrong, text)| is_wrong.then_some(text))
     }
 
     /// Starts `threads` threads. Each thread runs a loop.
@@ -450,7 +541,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkersBuilder<K> {
     ///
     /// # Errors
     /// If the system cannot start a thread: the started threads end, and no key was handed out. If `threads` is 0. If the name contains a
-    /// NUL byte. If [`then_after`](Self::then_after) is set, and [`max_retries`](Self::max_retries) is not.
+    /// NUL byte. If the settings are such that [`build`](Self::build) panics.
     ///
     /// # Examples
     /// ```
@@ -651,7 +742,8 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
     /// # A task that hangs
     /// A drain with a deadline returns the keys of handlers that hang. Their tasks go on hanging. If you have kept the handles of the
     /// tasks, your runtime can abort them. (Nothing can abort a handler in a thread.) With the feature `tokio`, `Workers::spawn_tasks`
-    /// keeps the handles, and the drain aborts the tasks.
+    /// keeps the handles, and the drain aborts the tasks. With a [`time_limit`](WorkersBuilder::time_limit) such a handler is dropped at
+    /// its limit.
     /// ```
     /// # use keyqueue::WorkQueue;
     /// # use std::time::Duration;
@@ -1016,6 +1108,7 @@ impl<K> fmt::Debug for WorkersBuilder<K> {
             .field("name", &self.name)
             .field("max_retries", &self.hooks.max_retries)
             .field("then_after", &self.hooks.then_after)
+            .field("time_limit", &self.hooks.time_limit)
             .finish_non_exhaustive()
     }
 }

@@ -20,6 +20,7 @@ use std::time::Duration;
 /// | [`PauseGroup`](Self::PauseGroup) | `requeue_with` and [`pause`](crate::Group::pause) | comes back after this delay, and the rest of its group waits as long | kept | paused |
 /// | [`GiveUp`](Self::GiveUp), out of retries | [`give_up`](crate::Item::give_up) | is done | **forgotten** | failed |
 /// | out of retries, with [`then_after`](super::WorkersBuilder::then_after) | `requeue_with` | comes back after this delay | one more | failed |
+/// | none: the handler was dropped at the [time limit](super::WorkersBuilder::time_limit) | `retry` | comes back after the limiter's delay, or is given up | one more | failed |
 /// | none: the handler's task was dropped | `requeue_with` | is queued again at once | kept | not counted |
 ///
 /// [`requeue_after`]: crate::Item::requeue_after

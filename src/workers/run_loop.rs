@@ -4,8 +4,10 @@ use super::loops::{Count, Counts};
 use super::run_span::RunSpan;
 use super::{GivenUp, Inner, IntoOutcome, Outcome};
 use crate::coop::KEYS_AT_ONCE;
+use crate::key::SlotId;
 use crate::machine::End;
 use crate::panics::contained;
+use crate::shared::Shared;
 use crate::sync::Arc;
 use crate::{AddOptions, Added, GetTimeoutError, Item, OnPanic, WorkQueue};
 use std::any::Any;
@@ -14,7 +16,7 @@ use std::fmt;
 use std::future::{Future, poll_fn};
 use std::hash::Hash;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -27,9 +29,12 @@ pub(super) struct Hooks<K> {
     pub(super) min_interval: Duration,
     /// Of how many keys the text of the last error is kept.
     pub(super) kept_errors: usize,
+    /// How long a run may last.
+    pub(super) time_limit: Option<Duration>,
     pub(super) on_error: Option<Box<OnError<K>>>,
     pub(super) on_panic: Option<Box<OnPanicked<K>>>,
     pub(super) on_give_up: Option<Box<OnGiveUp<K>>>,
+    pub(super) on_stuck: Option<Box<OnStuck<K>>>,
     /// Creates the span of a run.
     #[cfg(feature = "tracing")]
     pub(super) span: Option<fn(&Item<'_, K>) -> tracing::Span>,
@@ -38,6 +43,7 @@ pub(super) struct Hooks<K> {
 type OnError<K> = dyn Fn(&K, &(dyn Error + Send + Sync)) + Send + Sync;
 type OnPanicked<K> = dyn Fn(&K, &str) + Send + Sync;
 type OnGiveUp<K> = dyn Fn(&K, &GivenUp<'_>) + Send + Sync;
+type OnStuck<K> = dyn Fn(&K, Duration) + Send + Sync;
 
 impl<K> Default for Hooks<K> {
     fn default() -> Self {
@@ -46,9 +52,11 @@ impl<K> Default for Hooks<K> {
             then_after: None,
             min_interval: Duration::ZERO,
             kept_errors: 0,
+            time_limit: None,
             on_error: None,
             on_panic: None,
             on_give_up: None,
+            on_stuck: None,
             #[cfg(feature = "tracing")]
             span: None,
         }
@@ -88,6 +96,25 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Drop for Current<'_, K> {
         if let Some((item, _span)) = self.run.take() {
             // The task may be dropped while its thread unwinds.
             self.own.catch_user_panic(|| self.own.add_again(item));
+        }
+    }
+}
+
+/// A run that has a time limit. It ends, for the limit, before its key is done.
+struct LimitedRun<'l, K>(&'l Shared<K>, SlotId);
+
+impl<K> Drop for LimitedRun<'_, K> {
+    fn drop(&mut self) {
+        self.0.end_limited_run(self.1);
+    }
+}
+
+impl<K> Inner<K> {
+    /// A run has lasted longer than its limit. The key is there if the hook wants it.
+    fn is_late(&self, key: Option<&K>, age: Duration) {
+        self.loops.note_late();
+        if let (Some(hook), Some(key)) = (&self.hooks.on_stuck, key) {
+            self.loops.note_panics(usize::from(contained(|| hook(key, age)).is_none()));
         }
     }
 }
@@ -169,7 +196,9 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
             };
             let (item, span) = current.insert((item, RunSpan::none()));
             self.enter(span, item);
+            let limited = self.begin_limited(item);
             let outcome = span.run(|| handler(item).into_outcome());
+            drop(limited);
             let (item, _span) = current.take().expect("inserted above");
             self.finish(item, &outcome);
         }
@@ -219,9 +248,26 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
             };
             let (item, span) = current.insert((item, RunSpan::none()));
             self.enter(span, item);
-            let outcome = span.run_async(async { handler(item).await.into_outcome() }).await;
-            let (item, _span) = current.take().expect("inserted above");
-            self.finish(item, &outcome);
+            let limited = self.begin_limited(item);
+            let outcome = {
+                let mut until_late = limited.as_ref().map(|_| item.until_late());
+                let mut run = pin!(span.run_async(async { handler(item).await.into_outcome() }));
+                // The handler is polled once more when it is late, so that it may end by itself.
+                poll_fn(|cx| {
+                    let is_late = until_late.as_mut().is_some_and(|late| Pin::new(late).poll(cx).is_ready());
+                    match run.as_mut().poll(cx) {
+                        Poll::Pending if is_late => Poll::Ready(None),
+                        poll => poll.map(Some),
+                    }
+                })
+                .await
+            };
+            drop(limited);
+            let (item, span) = current.take().expect("inserted above");
+            match outcome {
+                Some(outcome) => self.finish(item, &outcome),
+                None => self.timed_out(item, &span),
+            }
         }
     }
 
@@ -237,6 +283,34 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
     #[cfg(not(feature = "tracing"))]
     #[inline]
     pub(super) fn enter(&self, _: &mut RunSpan, _: &Item<'_, K>) {}
+
+    /// Begins to measure a run, if the workers have a time limit.
+    #[inline]
+    fn begin_limited(&self, item: &Item<'_, K>) -> Option<LimitedRun<'_, K>> {
+        let limit = self.workers.hooks.time_limit?;
+        Some(self.limit(item, limit))
+    }
+
+    #[cold]
+    fn limit(&self, item: &Item<'_, K>, limit: Duration) -> LimitedRun<'_, K> {
+        let mut key = None;
+        if self.workers.hooks.on_stuck.is_some() {
+            self.catch_user_panic(|| key = Some(item.key().clone()));
+        }
+        let (workers, shared) = (Arc::clone(&self.workers), &self.workers.queue.shared);
+        let limited = LimitedRun(shared, item.slot());
+        Shared::begin_limited_run(shared, item.slot(), limit, Box::new(move |age| workers.is_late(key.as_ref(), age)));
+        limited
+    }
+
+    /// The handler was dropped at the time limit.
+    #[cold]
+    fn timed_out(&self, item: Item<'_, K>, span: &RunSpan) {
+        self.counts.run_timed_out.add();
+        self.catch_user_panic(|| span.timed_out());
+        self.keep_error(&item, &"the handler timed out");
+        self.retry(item, Duration::ZERO, GivenUp { timed_out: true, ..GivenUp::default() });
+    }
 
     /// Applies the outcome to a key, which is then done, even if this panics.
     #[inline]
@@ -269,7 +343,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
             Outcome::GiveUp(ref reason) => {
                 self.keep_error(&item, &**reason);
                 let (retries, _) = self.retries(&item);
-                self.give_up(item, GivenUp { retries, reason: Some(&**reason), panic: None });
+                self.give_up(item, GivenUp { retries, reason: Some(&**reason), ..GivenUp::default() });
             }
         }
     }
@@ -325,7 +399,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
                 options = options.past_last(late);
             }
         }
-        if why.panic.is_none() && !gives_up {
+        if !why.is_counted() && !gives_up {
             self.counts.run_failed.add();
         }
         self.counts.retried.add();
@@ -403,7 +477,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
 
     /// Counts a key that is given up, and calls the hook.
     fn tell_given_up(&self, item: &Item<'_, K>, why: &GivenUp<'_>) {
-        if why.panic.is_none() {
+        if !why.is_counted() {
             self.counts.run_gave_up.add();
         }
         self.counts.given_up.add();

@@ -43,6 +43,12 @@ impl RunSpan {
         }
     }
 
+    pub(super) fn timed_out(&self) {
+        if let Some(span) = &self.0 {
+            span.in_scope(|| tracing::warn!("timed out"));
+        }
+    }
+
     pub(super) fn panicked(&self, message: &str) {
         if let Some(span) = &self.0 {
             span.in_scope(|| tracing::error!(message, "panicked"));
@@ -74,6 +80,7 @@ impl RunSpan {
     }
 
     pub(super) fn note(&self, _outcome: &Outcome) {}
+    pub(super) fn timed_out(&self) {}
 
     pub(super) fn panicked(&self, _message: &str) {}
 

@@ -13,9 +13,9 @@ const EXCEPTED: [(&str, &[&str]); 8] = [
     ("Item", &["until_shutting_down", "span"]),
     ("OwnedItem", &["until_shutting_down", "span"]),
     // A conversion; what `drain_async` calls; `finish` for tasks (tests/stops.rs); loops that need threads or a runtime (tests/workers.rs).
-    ("Workers", &["queue", "drain_until", "finish_until", "run", "run_batch", "spawn_tasks"]),
-    // Settings; threads.
-    ("WorkersBuilder", &["name", "traced", "traced_display", "spawn"]),
+    ("Workers", &["queue", "drain_until", "finish_until", "run", "run_batch", "spawn_tasks", "set_concurrency"]),
+    // Settings; threads; a hook that a turn calls (tests/time_limits.rs); texts (tests/key_state.rs).
+    ("WorkersBuilder", &["name", "traced", "traced_display", "spawn", "on_stuck", "keep_errors"]),
     ("Batch", &[]),
     ("Group", &[]),
 ];

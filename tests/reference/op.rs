@@ -119,7 +119,7 @@ pub(crate) enum End {
     CoolDown(Span),
 }
 
-/// What a handler returns.
+/// What a handler returns; `TimedOut`, which no step names, if it was dropped at its limit.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Outcome {
     Success,
@@ -132,6 +132,7 @@ pub(crate) enum Outcome {
     GiveUp,
     Panic,
     Cooldown(Span),
+    TimedOut,
 }
 
 /// What a waiter waits for.

@@ -46,6 +46,8 @@ pub(crate) struct Plan {
     pub(crate) then_after: Option<u64>,
     /// In nanoseconds.
     pub(crate) min_interval: u64,
+    /// How long a run of workers may last, in nanoseconds.
+    pub(crate) time_limit: Option<u64>,
     pub(crate) pace: Option<Rate>,
     /// The most keys that the queue knows.
     pub(crate) max_keys: Option<usize>,
@@ -160,6 +162,7 @@ impl Plan {
             max_retries: None,
             then_after: None,
             min_interval: 0,
+            time_limit: None,
             pace: None,
             max_keys: None,
             seed: 0,
@@ -198,6 +201,7 @@ impl Plan {
             max_retries,
             then_after: max_retries.and(random.pick(&[None, None, Some(0), Some(70_000_000)])),
             min_interval: random.pick(&[0, 0, 0, 15]),
+            time_limit: None,
             pace: None,
             max_keys: None,
             seed: if shards > 1 { random.byte() } else { 0 },

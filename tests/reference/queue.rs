@@ -1341,7 +1341,7 @@ impl Reference {
         let first = held.or_else(|| dues.min_by_key(|(deadline, ..)| *deadline));
         let delay = first.map(|(deadline, _, by)| (left(deadline), by));
         if state.processing {
-            let activity = KeyActivity::Processing { dirty: state.dirty };
+            let activity = KeyActivity::Processing { dirty: state.dirty, late: false };
             return (activity, Some(self.now - state.processing_since), state.held, delay);
         }
         if state.dirty {

@@ -50,6 +50,9 @@ pub(crate) fn run(plan: &Plan, ops: &[Op]) {
             workers = workers.then_after(Duration::from_nanos(delay));
         }
         workers = workers.min_interval(Duration::from_nanos(plan.min_interval));
+        if let Some(limit) = plan.time_limit {
+            workers = workers.time_limit(Duration::from_nanos(limit));
+        }
         let [error, panic, give_up] = [events.clone(), events.clone(), events.clone()];
         let workers = workers
             .on_error(move |_, _| error.hook(Event::HookError))
@@ -431,7 +434,15 @@ impl<'q> Run<'q> {
                         Box::pin(async move { handle(&own, item).await })
                     })),
                 };
-                self.loops.push(Loop { at: At::Free, keys: 0, future, flag: Arc::default(), script });
+                self.loops.push(Loop {
+                    at: At::Free,
+                    limit: None,
+                    late_at: None,
+                    keys: 0,
+                    future,
+                    flag: Arc::default(),
+                    script,
+                });
                 self.poll_loop(self.loops.len() - 1);
             }
             Op::Finish(n, outcome) => {
@@ -450,6 +461,7 @@ impl<'q> Run<'q> {
                 if let Some(at) = index(*n, self.loops.len()) {
                     let own = self.loops.swap_remove(at);
                     let dropped = self.call(|| drop(own.future));
+                    self.end_limit(own.late_at);
                     match own.at {
                         At::Holding(key) => self.drop_run(key, dropped),
                         _ => _ = self.is_effective(&dropped),
@@ -477,7 +489,10 @@ impl<'q> Run<'q> {
                 self.clock.advance(by);
                 self.reference.advance(nanos(by));
             }
-            Op::Turn => self.turn_or_drive(),
+            Op::Turn => {
+                self.turn_or_drive();
+                self.tell_late();
+            }
             Op::ShutDown => {
                 self.call(|| queue.shut_down()).expect("a shut-down passes no panic on");
                 self.returned();

@@ -322,7 +322,10 @@ impl Make {
 
 /// Runs these lives. The first that fails is made shorter, and printed.
 pub(crate) fn lives(seeds: impl Iterator<Item = u64>) -> u64 {
-    run_each(seeds, |seed, plan| with_bound(seed, of_kind(seed / 100, seed, plan)))
+    run_each(seeds, |seed, plan| {
+        let time_limit = [None, None, None, Some(1), Some(20)][(seed / 7 % 5) as usize];
+        with_bound(seed, Plan { time_limit, ..of_kind(seed / 100, seed, plan) })
+    })
 }
 
 /// The same without these kinds, for a machine alone, which has no pace.
@@ -435,6 +438,26 @@ fn with_adders(random: &mut Random, ops: Vec<Op>) -> Vec<Op> {
     all
 }
 
+/// The same steps, and loops whose runs reach this limit.
+fn with_limits(random: &mut Random, limit: u64, ops: Vec<Op>) -> Vec<Op> {
+    let mut all = Vec::new();
+    for op in ops {
+        let is_of_loop = matches!(op, Op::StartLoop | Op::PollLoop(_) | Op::Finish(..));
+        all.push(match op {
+            Op::Repeat(times, body) => Op::Repeat(times, with_limits(random, limit, body)),
+            op => op,
+        });
+        match random.below(8) {
+            0 => all.extend([Op::Advance(Span::Nanos(limit)), Op::Turn]),
+            1 => all.push(Op::Advance(Span::Nanos(limit - 1))),
+            2 | 3 if is_of_loop => all.extend([Op::Advance(Span::Nanos(limit)), Op::Turn, Op::PollLoop(random.byte())]),
+            4 => all.push(Op::StartLoop),
+            _ => {}
+        }
+    }
+    all
+}
+
 /// The same with a driver thread, and with getters that expire delays.
 pub(crate) fn lives_inside(seeds: impl Iterator<Item = u64>, inside: Inside) -> u64 {
     run_each(seeds, |seed, plan| with_bound(seed, Plan { inside: Some(inside), ..plan }))
@@ -460,6 +483,9 @@ fn run_each(seeds: impl Iterator<Item = u64>, with: impl Fn(u64, Plan) -> Plan) 
         }
         if seed % 3 == 1 {
             ops = with_pauses(&mut Random::Seed(seed.rotate_left(32)), ops);
+        }
+        if let Some(limit) = plan.time_limit {
+            ops = with_limits(&mut Random::Seed(seed.rotate_left(16)), limit, ops);
         }
         count += steps(&ops) as u64;
         if fails(&plan, &ops) {

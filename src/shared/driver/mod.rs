@@ -43,6 +43,7 @@ impl<K> Shared<K> {
     /// `turn`. It visits busy shards last (P21).
     pub(crate) fn turn(this: &Arc<Self>) -> usize {
         let now = this.settings.clock.now();
+        this.tell_of_late_runs(now);
         let (mut expired, mut sorts, mut busy) = (0, 0, Busy::default());
         for locked in this.all() {
             match this.lock_unless_busy(locked) {
@@ -92,25 +93,31 @@ impl<K> Shared<K> {
     pub(super) fn drive(this: &Arc<Self>, parker: &Parker) -> NextStep {
         let Some((mut hub, until)) = Self::step(this) else { return NextStep::Again };
         let (wake_at, token_at, alarm_at) = (hub.getters.wake_at, hub.getters.token_at, hub.alarms.first());
+        let late_at = hub.limited_runs.next();
+        if late_at.is_some_and(|late_at| late_at <= this.settings.clock.now()) {
+            return NextStep::Again; // it came meanwhile, and a mock clock does not tell when it has passed
+        }
         // After the shut-down, only groups that are held back have a time.
         let until = if this.is_shutting_down() && !this.settings.order.has_groups() { NEVER } else { until };
         let is_over = this.is_shutting_down() && until == NEVER && this.report_at() == NEVER;
-        if is_over && wake_at.is_none() && token_at.is_none() {
+        if is_over && wake_at.is_none() && token_at.is_none() && late_at.is_none() {
             hub.driver = DriverState::Absent;
             return NextStep::End;
         }
-        let until = until.min(this.report_at()).min(token_at.unwrap_or(NEVER)).min(alarm_at);
+        let until =
+            until.min(this.report_at()).min(token_at.unwrap_or(NEVER)).min(alarm_at).min(late_at.unwrap_or(NEVER));
         hub.driver = DriverState::Parked { until, driver: parker.unparker() };
         NextStep::Park(this.settings.clock.instant(until).into_iter().chain(wake_at).min())
     }
 
-    /// Wakes tasks (W5, alarms) and getters that wait for a token, adds the keys whose delays have expired, and reports. Returns what
-    /// [`expire_all`](Self::expire_all) does.
+    /// Wakes tasks (W5, alarms) and getters that wait for a token, tells of late runs, adds the keys whose delays have expired, and reports.
+    /// Returns what [`expire_all`](Self::expire_all) does.
     fn step(this: &Arc<Self>) -> Option<(HubGuard<'_>, u64)> {
         this.wake_passed_by();
         this.wake_for_tokens();
         let now = this.settings.clock.now(); // first, so that what has expired until now is added before the report
         this.ring(now);
+        this.tell_of_late_runs(now);
         let parks = this.expire_all();
         if this.is_report_due(now) {
             drop(parks);

@@ -40,7 +40,8 @@ use std::time::{Duration, Instant};
 #[non_exhaustive]
 pub enum Driver {
     /// A thread of the name `keyqueue-delay`, which starts with the first delay, is parked while no delay has expired, and ends when the
-    /// queue is shut down or its last handle is dropped.
+    /// queue is shut down or its last handle is dropped. It also ends the runs that are past their
+    /// [time limit](crate::WorkersBuilder::time_limit), and starts with the first of these runs.
     ///
     /// Getters also queue keys whose delays have expired, some at a time, when they park, were woken, or read the clock anyway, unless the
     /// clock is [given](crate::Clock::mock). Under load a key therefore does not wait until the thread gets a core.
@@ -56,7 +57,7 @@ pub enum Driver {
     /// [`get`](crate::WorkQueue::get), [`wait_idle`](crate::WorkQueue::wait_idle) or a drain do the driver's work every ten milliseconds,
     /// so that keys are late by at most that while one of them waits. Calls that add, get or wait try again to start the thread, at most
     /// every ten milliseconds, and so do these threads. A task cannot do the driver's work, so if only tasks wait, the next such call does
-    /// it. [`Stats::driver_failures`](crate::Stats::driver_failures) counts the failed starts, and each calls
+    /// it, and ends late runs. [`Stats::driver_failures`](crate::Stats::driver_failures) counts the failed starts, and each calls
     /// [`Observer::driver_failed`](crate::observe::Observer::driver_failed).
     #[default]
     Thread,

@@ -9,6 +9,7 @@ use crate::reference::key::{Key, Name, alive, was_locked};
 use crate::reference::op::Goal;
 use crate::reference::plan::Limiter;
 use crate::reference::queue::{Counts, NEVER};
+use keyqueue::KeyActivity;
 use std::time::Duration;
 
 impl Run<'_> {
@@ -123,10 +124,20 @@ impl Run<'_> {
     fn check_key(&self, key: u8) {
         let (reference, state) = (&self.reference, self.queue.inspect().key(&Name::new(key)));
         let delay = state.delay.map(|delay| (nanos(delay.left), delay.by));
-        let (activity, elapsed, priority, expected) = reference.key_state(key);
+        let (mut activity, elapsed, priority, expected) = reference.key_state(key);
+        // The limit of its run, which the loop knows.
+        let mut limits = self.loops.iter().filter(|own| own.at == At::Holding(key)).filter_map(|own| own.limit);
+        let limit = limits.find(|limit| *limit != NEVER);
+        if let KeyActivity::Processing { late, .. } = &mut activity {
+            *late = limit.is_some_and(|limit| limit <= reference.now);
+        }
         let found = (state.activity, state.priority.0, delay, state.failures);
         assert_eq!(found, (activity, priority, expected, reference.num_requeues(key)), "what key {key} is doing");
-        assert_eq!(state.elapsed.map(nanos), elapsed.filter(|_| self.plan.measure), "and for how long");
+        assert_eq!(
+            state.elapsed.map(nanos),
+            elapsed.filter(|_| self.plan.measure || limit.is_some()),
+            "and for how long"
+        );
         let group = self.plan.groups.filter(|_| elapsed.is_some()).map(|_| self.plan.group_of(key));
         let limits = group.map(|group| self.plan.group_limits(group, reference.limit_of(group)));
         assert_eq!(state.limits, limits, "and the limits of its group");
@@ -207,6 +218,8 @@ impl Run<'_> {
             failed: tally.failed,
             retried: tally.retried,
             given_up: tally.given_up,
+            timed_out: tally.timed_out,
+            late: tally.late,
             panicked: tally.panicked,
             refused: tally.refused,
         };

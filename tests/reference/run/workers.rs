@@ -10,7 +10,7 @@ use crate::reference::plan::Call;
 use keyqueue::{Added, Item, OnPanic};
 use std::future::{Future, poll_fn};
 use std::panic::resume_unwind;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -26,6 +26,9 @@ pub(super) enum At {
 
 pub(super) struct Loop {
     pub(super) at: At,
+    /// When its run is late, if it has a limit; and the same if nobody has found it late.
+    pub(super) limit: Option<u64>,
+    pub(super) late_at: Option<u64>,
     /// The keys that it has got since its start or its last panic. After 128 it gives way to other tasks.
     pub(super) keys: u32,
     pub(super) future: Pin<Box<dyn Future<Output = ()>>>,
@@ -39,6 +42,8 @@ pub(super) struct Script {
     /// The keys for which the handler was called, and that the run has not seen yet.
     pub(super) started: Mutex<Vec<(u8, i8)>>,
     pub(super) outcome: Mutex<Option<(Outcome, keyqueue::Outcome)>>,
+    /// What `Item::is_late` and `Item::until_late` have said when the handler was polled.
+    late: Mutex<Option<(bool, bool)>>,
 }
 
 /// What `Workers::tally` says.
@@ -50,6 +55,8 @@ pub(super) struct Tally {
     pub(super) failed: u64,
     pub(super) retried: u64,
     pub(super) given_up: u64,
+    pub(super) timed_out: u64,
+    pub(super) late: u64,
     pub(super) panicked: u64,
     pub(super) refused: u64,
 }
@@ -66,9 +73,14 @@ pub(super) enum Ran {
 pub(super) async fn handle(script: &Script, item: &Item<'_, Key>) -> keyqueue::Outcome {
     script.started.lock().unwrap().push((item.key().number(), item.priority().0));
     strike(Fault::Handler);
-    let (name, outcome) = poll_fn(|_| match script.outcome.lock().unwrap().take() {
-        Some(outcome) => Poll::Ready(outcome),
-        None => Poll::Pending,
+    let mut until_late = pin!(item.until_late());
+    let (name, outcome) = poll_fn(|cx| {
+        let is_found_late = until_late.as_mut().poll(cx).is_ready();
+        *script.late.lock().unwrap() = Some((item.is_late(), is_found_late));
+        match script.outcome.lock().unwrap().take() {
+            Some(outcome) => Poll::Ready(outcome),
+            None => Poll::Pending,
+        }
     })
     .await;
     if name == Outcome::Panic {
@@ -80,7 +92,7 @@ pub(super) async fn handle(script: &Script, item: &Item<'_, Key>) -> keyqueue::O
 impl<'q> Run<'q> {
     pub(super) fn outcome(&self, outcome: &Outcome) -> keyqueue::Outcome {
         match outcome {
-            Outcome::Success | Outcome::Panic => keyqueue::Outcome::Success,
+            Outcome::Success | Outcome::Panic | Outcome::TimedOut => keyqueue::Outcome::Success,
             Outcome::RequeueAfter(span) => keyqueue::Outcome::RequeueAfter(self.span(*span)),
             Outcome::RequeueWith(how) => keyqueue::Outcome::RequeueWith(self.options(how).0),
             Outcome::Cooldown(span) => keyqueue::Outcome::Cooldown(self.span(*span)),
@@ -116,13 +128,25 @@ impl<'q> Run<'q> {
         let mut own = self.loops.remove(at);
         own.flag = Arc::default();
         let outcome = own.script.outcome.lock().unwrap().as_ref().map(|(name, _)| name.clone());
+        let is_held = matches!(own.at, At::Holding(_));
+        let is_found_late = is_held && self.plan.time_limit.is_some() && own.late_at.is_none();
+        let outcome = outcome.or(is_found_late.then_some(Outcome::TimedOut));
+        let is_late = is_found_late || own.late_at.is_some_and(|late_at| late_at <= self.reference.now);
+        own.script.late.lock().unwrap().take();
         let waker = own.flag.waker();
         let polled = self.call(|| own.future.as_mut().poll(&mut Context::from_waker(&waker)).is_ready());
         let ended = polled.expect("a loop passes no panic on");
         let started = std::mem::take(&mut *own.script.started.lock().unwrap());
         let (mut place, mut keys) = (own.at, own.keys);
         let mut gives_way = false;
+        if is_held {
+            let seen = own.script.late.lock().unwrap().take();
+            // A run that has ended may be followed by another, which has just begun.
+            let is_next = !started.is_empty();
+            assert!(is_next || seen == Some((is_late, is_found_late)), "{seen:?}, and late {is_late}, {is_found_late}");
+        }
         if let (At::Holding(key), Some(outcome)) = (place, outcome) {
+            self.end_limit(own.late_at.take());
             gives_way =
                 self.apply_with_panic(key, &outcome) || outcome == Outcome::Panic || keys == 128 && !self.stopped;
             place = At::Free;
@@ -144,6 +168,8 @@ impl<'q> Run<'q> {
                 assert_eq!(*priority, self.reference.hand_out(*key));
                 self.catch_up();
                 place = At::Holding(*key);
+                own.limit = self.plan.time_limit.map(|limit| self.reference.now.saturating_add(limit));
+                own.late_at = own.limit;
                 keys += 1;
             } else {
                 assert!(self.would_wait(), "a loop waits although a key is ready");
@@ -154,6 +180,7 @@ impl<'q> Run<'q> {
         assert_eq!((ended, started.len()), (has_ended, taken), "a loop at {place:?} has started {started:?}");
         if let (At::Holding(key), Some(Fault::Handler)) = (place, self.struck.map(|strike| strike.fault)) {
             self.struck = None;
+            own.late_at = None;
             self.apply(key, &Outcome::Panic);
             assert!(own.flag.is_set(), "a loop gives way, and is not woken");
             (place, keys) = (At::Free, 0);
@@ -165,10 +192,30 @@ impl<'q> Run<'q> {
         }
     }
 
+    /// A run has ended: if it is late and nobody has found it so, its loop does.
+    pub(super) fn end_limit(&mut self, late_at: Option<u64>) {
+        let is_late = late_at.is_some_and(|late_at| late_at <= self.reference.now);
+        self.tally.late += u64::from(is_late);
+        self.runs.late += u64::from(is_late);
+    }
+
+    /// A turn finds runs late, and wakes their loops.
+    pub(super) fn tell_late(&mut self) {
+        for at in 0..self.loops.len() {
+            let now = self.reference.now;
+            if let Some(late_at) = self.loops[at].late_at.take_if(|late_at| *late_at <= now) {
+                self.end_limit(Some(late_at));
+                assert!(self.loops[at].flag.is_set(), "a loop whose run is late was not woken");
+            }
+        }
+    }
+
     /// Applies an outcome, with the panic that has happened meanwhile. The workers count each. After one that passed through the end of the
     /// hand-out, the loop gives way.
     fn apply_with_panic(&mut self, key: u8, outcome: &Outcome) -> bool {
-        crossings::meets(&crossings::outcome(outcome), &[key], self.plan, &self.reference);
+        if *outcome != Outcome::TimedOut {
+            crossings::meets(&crossings::outcome(outcome), &[key], self.plan, &self.reference);
+        }
         let Some(Strike { fault, at }) = self.struck else {
             self.apply(key, outcome);
             return false;
@@ -245,8 +292,9 @@ impl<'q> Run<'q> {
                     _ => self.retry(key, &limited, 0),
                 }
             }
-            Outcome::Retry | Outcome::Failed => {
+            Outcome::Retry | Outcome::Failed | Outcome::TimedOut => {
                 self.tally.failed += 1;
+                self.tally.timed_out += u64::from(*outcome == Outcome::TimedOut);
                 self.hooks[0] += u64::from(*outcome == Outcome::Failed);
                 self.retry(key, &limited, 0);
             }
@@ -270,6 +318,7 @@ impl<'q> Run<'q> {
             Outcome::RequeueAfter(_) | Outcome::RequeueWith(_) => &mut self.runs.requeue,
             Outcome::PauseGroup(_) if self.plan.groups.is_some() => &mut self.runs.pause,
             Outcome::Panic => &mut self.runs.panic,
+            Outcome::TimedOut => &mut self.runs.timeout,
             _ if self.tally.given_up > given_up => &mut self.runs.give_up,
             _ => &mut self.runs.error,
         } += 1;

@@ -1,0 +1,83 @@
+//! The runs that have a time limit: see [`time_limits`](super::time_limits).
+
+use crate::key::SlotId;
+use crate::wait::{Ticket, WaitList, Waiter, WakeList};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// Tells the workers that a run is late, and how long it has lasted.
+pub(crate) type Tell = Box<dyn FnOnce(Duration) + Send>;
+
+/// The runs that have a limit and have not ended, under the hub's lock.
+#[derive(Default)]
+pub(super) struct LimitedRuns {
+    runs: BTreeMap<SlotId, LimitedRun>,
+    /// When those runs are late that are not known to be late, the first one first.
+    limits: BTreeSet<(u64, SlotId)>,
+}
+
+pub(super) struct LimitedRun {
+    pub(super) began: u64,
+    pub(super) late_at: u64,
+    /// `None`: the run is known to be late.
+    pub(super) tell: Option<Tell>,
+    /// Tasks that wait until the run is late.
+    pub(super) waiting: WaitList,
+}
+
+/// A run that is found late, for the caller to tell of it, and then to wake those who wait for that.
+pub(super) struct Late {
+    pub(super) began: u64,
+    pub(super) tell: Tell,
+    pub(super) waiting: WakeList,
+}
+
+impl LimitedRuns {
+    pub(super) fn insert(&mut self, slot: SlotId, run: LimitedRun) {
+        self.limits.insert((run.late_at, slot));
+        self.runs.insert(slot, run);
+    }
+
+    pub(super) fn remove(&mut self, slot: SlotId) -> Option<LimitedRun> {
+        let run = self.runs.remove(&slot)?;
+        self.limits.remove(&(run.late_at, slot));
+        Some(run)
+    }
+
+    pub(super) fn get(&self, slot: SlotId) -> Option<&LimitedRun> {
+        self.runs.get(&slot)
+    }
+
+    /// When the next run is late that is not known to be.
+    pub(super) fn next(&self) -> Option<u64> {
+        self.limits.first().map(|&(late_at, _)| late_at)
+    }
+
+    /// The runs that are late at this time and were not before.
+    pub(super) fn take_late(&mut self, now: u64) -> Vec<Late> {
+        let mut late = Vec::new();
+        while self.next().is_some_and(|late_at| late_at <= now) {
+            let (_, slot) = self.limits.pop_first().expect("looked at above");
+            let run = self.runs.get_mut(&slot).expect("a run that has a limit");
+            late.extend(run.tell.take().map(|tell| Late { began: run.began, tell, waiting: run.waiting.take_all() }));
+        }
+        late
+    }
+
+    /// Whether a run is known to be late. If not, and if it has a limit, puts the task on its list, at its place if it has one. Returns
+    /// also the waker that was there.
+    pub(super) fn poll(&mut self, slot: SlotId, ticket: &mut Option<Ticket>, waiter: Waiter) -> (bool, Option<Waiter>) {
+        let Some(run) = self.runs.get_mut(&slot) else { return (false, Some(waiter)) };
+        if run.tell.is_none() {
+            return (true, Some(waiter));
+        }
+        let listed = ticket.take().and_then(|ticket| run.waiting.remove(ticket));
+        *ticket = Some(run.waiting.push(waiter));
+        (false, listed)
+    }
+
+    /// A task no longer waits until a run is late.
+    pub(super) fn leave(&mut self, slot: SlotId, ticket: Ticket) -> Option<Waiter> {
+        self.runs.get_mut(&slot)?.waiting.remove(ticket)
+    }
+}

@@ -1,0 +1,86 @@
+//! The time limits of the runs of workers.
+//!
+//! ```text
+//!   worker  hub: note the run; the driver parks for longer: wake it ─▶ handler ─▶ hub: forget the run ─▶ late and not told: tell
+//!   driver  parks until the first limit ─▶ hub: the runs that are late ─ unlock ─▶ tell of each, and wake those who wait for it
+//! ```
+//!
+//! The driver or the end of the run takes what tells of it, under the hub's lock, so a run is told of once. A task whose run is late is woken
+//! after that, and its loop drops the handler. If the handler ends first, it has ended, and the wake-up is in vain.
+//!
+//! A queue without limits pays nothing but a look of the driver at an empty list.
+
+use super::Shared;
+use super::limited_runs::{LimitedRun, Tell};
+use crate::key::SlotId;
+use crate::machine::NEVER;
+use crate::shared::driver::states::Driver;
+use crate::sync::Arc;
+use crate::time::nanos;
+use crate::wait::{Ticket, WaitList, Waiter};
+use std::task::Waker;
+use std::time::Duration;
+
+impl<K> Shared<K> {
+    /// A run of a key that is held begins, and is late when it has lasted for this time. `tell` is called once if that comes. The caller
+    /// [ends](Self::end_limited_run) it before the hand-out. A limit that the clock does not reach is none.
+    pub(crate) fn begin_limited_run(this: &Arc<Self>, slot: SlotId, limit: Duration, tell: Tell) {
+        let began = this.settings.clock.now();
+        let Some(late_at) = began.checked_add(nanos(limit)).filter(|&at| at != NEVER) else { return };
+        {
+            let mut hub = this.hub();
+            hub.limited_runs
+                .insert(slot, LimitedRun { began, late_at, tell: Some(tell), waiting: WaitList::default() });
+            if this.settings.driver == Driver::Thread {
+                let called = hub.call_driver(late_at);
+                hub.wakes.append(called);
+            }
+        }
+        Self::ensure_driver(this);
+    }
+
+    /// A run has ended. If it is late and nobody has told of that, this does.
+    pub(crate) fn end_limited_run(&self, slot: SlotId) {
+        let run = self.hub().limited_runs.remove(slot);
+        // What it drops is foreign code as well: a key, and wakers.
+        self.contain(|| {
+            let Some(LimitedRun { began, late_at, tell: Some(tell), .. }) = run else { return };
+            let now = self.settings.clock.now();
+            if late_at <= now {
+                tell(Duration::from_nanos(now - began));
+            }
+        });
+    }
+
+    /// Tells of the runs that are late at this time, and wakes those who wait for that.
+    pub(super) fn tell_of_late_runs(&self, now: u64) {
+        let late = self.hub().limited_runs.take_late(now);
+        for run in late {
+            self.contain(|| (run.tell)(Duration::from_nanos(now - run.began)));
+            self.note_caught(run.waiting.wake());
+        }
+    }
+
+    /// Whether the run of a key that is held has lasted longer than its limit.
+    pub(crate) fn is_late(&self, slot: SlotId) -> bool {
+        self.limit_of(slot).is_some_and(|(_, late_at)| late_at <= self.settings.clock.now())
+    }
+
+    /// When the run of a key that is held began, and when it is late, if it has a limit.
+    pub(super) fn limit_of(&self, slot: SlotId) -> Option<(u64, u64)> {
+        self.hub().limited_runs.get(slot).map(|run| (run.began, run.late_at))
+    }
+
+    /// Whether the driver has found the run late. If not, and if it has a limit, puts the task on the list of those that are woken then,
+    /// and sets `ticket`.
+    pub(crate) fn poll_late(&self, slot: SlotId, ticket: &mut Option<Ticket>, waker: &Waker) -> bool {
+        let waiter = Waiter::Task(waker.clone());
+        let (is_late, _dropped_after_the_lock) = self.hub().limited_runs.poll(slot, ticket, waiter);
+        is_late
+    }
+
+    /// For a task that no longer waits until its run is late.
+    pub(crate) fn leave_late_waiters(&self, slot: SlotId, ticket: Ticket) {
+        let _dropped_after_the_lock = self.hub().limited_runs.leave(slot, ticket);
+    }
+}
