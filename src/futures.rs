@@ -141,7 +141,7 @@ impl<K> Drop for UntilDirty<'_, K> {
 /// # Examples
 /// ```
 /// # use std::time::Duration;
-/// let queue = keyqueue::WorkQueue::new();
+/// let queue = keyqueue::WorkQueue::<&str>::new();
 /// let workers = queue.workers().time_limit(Duration::from_millis(1)).spawn(1, |item| {
 ///     futures_executor::block_on(item.until_late());
 /// })?;

@@ -553,7 +553,7 @@ impl<'q, K> Item<'q, K> {
     /// use keyqueue::{Outcome, WorkQueue};
     /// use std::time::Duration;
     ///
-    /// let queue = WorkQueue::new();
+    /// let queue = WorkQueue::<&str>::new();
     /// let limit = Duration::from_millis(5);
     /// let workers = queue.workers().max_retries(0).time_limit(limit).spawn(1, |table| {
     ///     for _row in 0.. {
@@ -599,7 +599,7 @@ impl<'q, K> Item<'q, K> {
     ///     }
     /// }));
     /// queue.add("film-1".to_owned());
-    /// workers.drain_async().await;
+    /// assert!(workers.drain_async().await.is_empty());
     /// assert_eq!((workers.tally().failed, workers.tally().timed_out), (1, 0));
     /// # }
     /// ```

@@ -35,7 +35,7 @@ pub struct KeyState {
     /// How long it has been queued, or processing if it is. Exact if it is known. `None` in a queue that does not
     /// [measure](crate::WorkQueueBuilder::measure), for a key that is neither, and for one that was not measured because keys came faster
     /// than a million a second. But it is known of each run with a [time limit](crate::WorkersBuilder::time_limit). In a lock-free queue,
-    /// while the key is being handed out, it may be the time of its last run, or be late as that was.
+    /// while the key is being handed out or its run ends, it may be the time of another run, and so may be whether that is late.
     pub elapsed: Option<Duration>,
     /// The priority with which it is queued, was handed out, or will be added after its delay.
     pub priority: Priority,

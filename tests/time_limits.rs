@@ -450,13 +450,15 @@ fn a_key_that_panics_breaks_no_run() {
             }
         }
     }
-    for (what, is_late) in [("clone", true), ("clone", false), ("drop", true), ("drop", false)] {
+    let cases = [("clone", true), ("clone", false), ("drop", true), ("drop", false)];
+    let cases = cases.map(|(what, is_late)| (what, is_late, LIMIT)).into_iter().chain([("drop", false, Duration::MAX)]);
+    for (what, is_late, limit) in cases {
         for unwinds in [false, true] {
             let (builder, time) = manual(WorkQueue::builder());
             let (queue, called) = (builder.build(), Arc::<AtomicUsize>::default());
             let calls = Arc::clone(&called);
             let hook = move |_: &Key, _| _ = calls.fetch_add(1, Ordering::SeqCst);
-            let workers = queue.workers().time_limit(LIMIT).on_stuck(hook).build();
+            let workers = queue.workers().time_limit(limit).on_stuck(hook).build();
             queue.add(Key(what, false));
             let mut work = pin!(workers.run_async(async |_| {
                 time.advance(if is_late { LIMIT } else { NANO });

@@ -1,6 +1,6 @@
 //! Time limits of the runs of workers: the limit beside the end of a run, and the driver that has to wake for it.
 
-use keyqueue::{Item, WorkQueue};
+use keyqueue::{Clock, Item, WorkQueue};
 use loom::future::{AtomicWaker, block_on};
 use loom::sync::Arc;
 use loom::sync::atomic::AtomicBool;
@@ -76,4 +76,27 @@ fn a_run_that_begins_rearms_the_driver() {
             assert_eq!((workers.tally().succeeded, workers.tally().late), (1, 1));
         });
     }
+}
+
+/// The clock passes the limit while the run begins. The driver, which has looked at the clock before and is not parked, looks again before
+/// it parks, because the clock may never move again (I8).
+#[test]
+fn a_clock_that_advances_as_a_run_begins() {
+    check(|| {
+        let (clock, time) = Clock::mock();
+        let queue = WorkQueue::<u64>::builder().clock(clock).build();
+        queue.add_after(7, Duration::from_secs(3600)); // starts the driver
+        queue.add(1);
+        let workers = queue.workers().time_limit(ns(10)).build();
+        let advances = with(&time, |time| time.advance(ns(10)));
+        let shut_down = queue.clone();
+        block_on(workers.run_async(async move |item: &Item<'_, u64>| {
+            if item.is_late() {
+                item.until_late().await;
+            }
+            shut_down.shut_down();
+        }));
+        advances.join().unwrap();
+        assert_eq!(workers.tally().succeeded, 1);
+    });
 }

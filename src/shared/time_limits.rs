@@ -26,7 +26,10 @@ impl<K> Shared<K> {
     /// [ends](Self::end_limited_run) it before the hand-out. A limit that the clock does not reach is none.
     pub(crate) fn begin_limited_run(this: &Arc<Self>, slot: SlotId, limit: Duration, tell: Tell) {
         let began = this.settings.clock.now();
-        let Some(late_at) = began.checked_add(nanos(limit)).filter(|&at| at != NEVER) else { return };
+        let Some(late_at) = began.checked_add(nanos(limit)).filter(|&at| at != NEVER) else {
+            this.contain(|| drop(tell)); // with a key, whose drop is foreign code
+            return;
+        };
         {
             let mut hub = this.hub();
             hub.limited_runs

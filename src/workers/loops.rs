@@ -15,7 +15,8 @@ use std::task::{Context, Poll};
 /// A run of a handler that has ended counts in one of [`succeeded`](Self::succeeded), [`paused`](Self::paused),
 /// [`failed`](Self::failed) and [`refused`](Self::refused), so their sum is the number of runs. It counts before its key is done; a refused
 /// one counts in another of them until the queue refuses its key. If a task is dropped while its handler waits, the run counts in none, and
-/// its key is added again. The other fields count the retried, requeued and given-up keys, and the caught panics.
+/// its key is added again. The other fields count the retried, requeued and given-up keys, the runs past their time
+/// limit, and the caught panics.
 ///
 /// [`Runs`] counts the runs of all workers of a queue, with one field for each result.
 ///
@@ -51,8 +52,9 @@ pub struct Tally {
     /// [`refused`](Self::refused) instead.
     pub paused: u64,
     /// Runs that failed: with any other [`Outcome`](crate::Outcome), with a panic of the handler, or by a
-    /// [time limit](crate::WorkersBuilder::time_limit). The key is retried or given up, or, after a panic, done if [`on_panic`](crate::WorkQueueBuilder::on_panic) of the queue says so. A run whose retry the queue refused
-    /// counts in [`refused`](Self::refused) instead.
+    /// [time limit](crate::WorkersBuilder::time_limit). The key is retried or given up, or, after a panic, done if
+    /// [`on_panic`](crate::WorkQueueBuilder::on_panic) of the queue says so. A run whose retry the queue refused counts in
+    /// [`refused`](Self::refused) instead.
     pub failed: u64,
     /// Failed runs whose keys are retried, even those that [`then_after`](crate::WorkersBuilder::then_after) brings back.
     pub retried: u64,
@@ -63,14 +65,15 @@ pub struct Tally {
     /// Failed runs of tasks whose handler was dropped at its [time limit](crate::WorkersBuilder::time_limit). The key is retried or given up.
     pub timed_out: u64,
     /// Runs that have lasted longer than their [time limit](crate::WorkersBuilder::time_limit), on threads and tasks, each of which counts
-    /// in another field, too, when it has ended. One that is still running counts as soon as [`on_stuck`](crate::WorkersBuilder::on_stuck)
-    /// is called.
+    /// in another field, too, when it has ended. A run counts here as soon as it is found late, just before
+    /// [`on_stuck`](crate::WorkersBuilder::on_stuck) is called.
     pub late: u64,
     /// Panics of handlers, hooks and other user code, such as the wakers of tasks that [join](crate::Workers::join_async).
     pub panicked: u64,
     /// Runs whose retry or requeue the queue refused, because it was shut down. No other field counts them, except that a panic counts in
-    /// `panicked`, a time limit in `timed_out`, and a key that is given up at the same time in `given_up`. Drains and stops return these keys in
-    /// [`Leftover::refused`](crate::Leftover::refused), unless a key was added while it was processing and so is queued again.
+    /// `panicked`, a handler that was dropped at its limit in `timed_out`, a run past its limit in `late`, and a key that is given up at the
+    /// same time in `given_up`. Drains and stops return these keys in [`Leftover::refused`](crate::Leftover::refused), unless a key was added
+    /// while it was processing and so is queued again.
     pub refused: u64,
 }
 
