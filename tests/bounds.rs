@@ -186,7 +186,7 @@ fn each_end_of_a_key_makes_room() {
     fn item(queue: &WorkQueue<u32>) -> Item<'_, u32> {
         queue.get().unwrap()
     }
-    let endings: [Ending; 16] = [
+    let endings: [Ending; 17] = [
         ("done", |queue| item(queue).done()),
         ("drop", |queue| drop(item(queue))),
         ("drop of an owned item", |queue| drop(item(queue).into_owned())),
@@ -214,6 +214,11 @@ fn each_end_of_a_key_makes_room() {
             queue.add(1);
             held.cool_down(HOUR);
             assert!(queue.remove(&1));
+        }),
+        ("cool_down with a delay, and cancel", |queue| {
+            queue.add_after(1, HOUR);
+            item(queue).cool_down(HOUR);
+            assert!(queue.cancel(&1));
         }),
         ("add, remove and done", |queue| {
             let held = item(queue);
