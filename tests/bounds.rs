@@ -155,6 +155,12 @@ fn a_key_that_is_not_to_be_run_does_not_count() {
         assert_eq!(queue.add(1), Added::Full, "{kind}");
         time.advance(HOUR);
         assert_eq!((queue.turn(), queue.add(1)), (1, Added::Full), "{kind}");
+        let held = queue.get().unwrap();
+        queue.add(*held);
+        held.cool_down(HOUR);
+        assert_eq!(queue.add(1), Added::Full, "{kind}: the later add waits for the end of that");
+        time.advance(HOUR);
+        assert_eq!(queue.turn(), 1, "{kind}");
         queue.get().unwrap().cool_down(HOUR);
         queue.add(3);
         time.advance(HOUR);
