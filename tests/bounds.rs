@@ -155,6 +155,12 @@ fn a_key_that_is_not_to_be_run_does_not_count() {
         assert_eq!(queue.add(1), Added::Full, "{kind}");
         time.advance(HOUR);
         assert_eq!((queue.turn(), queue.add(1)), (1, Added::Full), "{kind}");
+        let held = queue.get().unwrap();
+        queue.add(*held);
+        held.cool_down(HOUR);
+        assert_eq!(queue.add(1), Added::Full, "{kind}: the later add waits for the end of that");
+        time.advance(HOUR);
+        assert_eq!(queue.turn(), 1, "{kind}");
         queue.get().unwrap().cool_down(HOUR);
         queue.add(3);
         time.advance(HOUR);
@@ -186,7 +192,7 @@ fn each_end_of_a_key_makes_room() {
     fn item(queue: &WorkQueue<u32>) -> Item<'_, u32> {
         queue.get().unwrap()
     }
-    let endings: [Ending; 16] = [
+    let endings: [Ending; 17] = [
         ("done", |queue| item(queue).done()),
         ("drop", |queue| drop(item(queue))),
         ("drop of an owned item", |queue| drop(item(queue).into_owned())),
@@ -214,6 +220,11 @@ fn each_end_of_a_key_makes_room() {
             queue.add(1);
             held.cool_down(HOUR);
             assert!(queue.remove(&1));
+        }),
+        ("cool_down with a delay, and cancel", |queue| {
+            queue.add_after(1, HOUR);
+            item(queue).cool_down(HOUR);
+            assert!(queue.cancel(&1));
         }),
         ("add, remove and done", |queue| {
             let held = item(queue);

@@ -568,14 +568,6 @@ impl<K> Free<K> {
         self.tally.mine().count(Event::GivenUp);
     }
 
-    // ---- waits for the end of the work
-
-    /// What is owed if a step has cleared the mark of its key (F5).
-    #[inline(always)]
-    fn unmarked(&self, before: Bits, after: Bits) -> Owed {
-        if before.is_marked() && !after.is_marked() { self.uncount() } else { Owed::NOTHING }
-    }
-
     // ---- the bound
 
     /// Counts a key that has become known by a step.
@@ -593,6 +585,14 @@ impl<K> Free<K> {
     fn left(&self, before: Bits, after: Bits) -> Owed {
         let Some(bound) = &self.bound else { return Owed::NOTHING };
         Owed::only_if(before.is_known() && !after.is_known() && bound.leave(1), Owed::ROOM)
+    }
+
+    // ---- waits for the end of the work
+
+    /// What is owed if a step has cleared the mark of its key (F5).
+    #[inline(always)]
+    fn unmarked(&self, before: Bits, after: Bits) -> Owed {
+        if before.is_marked() && !after.is_marked() { self.uncount() } else { Owed::NOTHING }
     }
 
     #[cold]

@@ -26,8 +26,8 @@
 //! be one more panics.
 //!
 //! NOTED means that the [records](crate::free) know the key, and LATER that it has a delay there; they change under the lock of the records
-//! only, as does RESTING (F3). CACHED means that the
-//! node is in a cache of vacated nodes, or on its way there (F4), and MARKED that a drain or an idle wait counts the key (F5).
+//! only, as does RESTING (F3). CACHED means that the node is in a cache of vacated nodes, or on its way there (F4), and MARKED that a drain
+//! or an idle wait counts the key (F5).
 
 use super::state::{self, OnAdd, OnDone};
 use crate::sync::{AtomicU64, Ordering};
@@ -58,7 +58,7 @@ pub(crate) struct Note(u64);
 impl Note {
     pub(crate) const NONE: Self = Self(0);
 
-    pub(crate) fn noted(is_resting: bool, is_delayed: bool) -> Self {
+    pub(crate) fn noted((is_resting, is_delayed): (bool, bool)) -> Self {
         Self(NOTED | if is_resting { RESTING } else { 0 } | if is_delayed { LATER } else { 0 })
     }
 }
@@ -193,7 +193,8 @@ impl Bits {
         match what {
             OnDone::Push => (after.push(), what),
             OnDone::Remove if self.has(CLAIMS) => (after.unmark(), OnDone::Keep),
-            OnDone::Remove | OnDone::Keep | OnDone::Hold => (after.unmark(), what),
+            OnDone::Hold => (Self(after.unmark().0 | LATER), what), // the records have the add
+            OnDone::Remove | OnDone::Keep => (after.unmark(), what),
         }
     }
 
@@ -327,15 +328,15 @@ mod tests {
     /// A key that the records know stays, and a rest holds adds back.
     #[test]
     fn noted_keys_stay() {
-        let held = Bits::QUEUED.get(1).unwrap().note(Note::noted(true, false)).mark();
+        let held = Bits::QUEUED.get(1).unwrap().note(Note::noted((true, false))).mark();
         let (kept, what) = held.done();
         assert_eq!((what, kept.is_marked(), kept.is_vacant()), (OnDone::Keep, false, false));
         assert_eq!(kept.add(), (kept, OnAdd::Hold));
         let (kept, what) = held.add().0.done();
         assert_eq!((what, kept.is_active()), (OnDone::Hold, false));
         assert!(kept.note(Note::NONE).is_vacant());
-        assert!(push(kept.note(Note::noted(false, true))).is_queued());
-        assert!(!kept.is_known() && kept.note(Note::noted(true, true)).is_known());
+        assert!(push(kept.note(Note::noted((false, true)))).is_queued());
+        assert!(kept.is_known() && !kept.note(Note::noted((true, false))).is_known());
     }
 
     #[test]

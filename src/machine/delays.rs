@@ -72,7 +72,7 @@ impl<K> Machine<K> {
             let (added, owed) = self.make_dirty(entry, highest.expect("it had a delay"), mode);
             (Cancelled::Added(added), owed)
         } else {
-            let room = if entry.state().is_known() { Owed::NOTHING } else { self.room(mode) };
+            let room = self.room_of(entry, mode);
             (Cancelled::Delay, self.forget_if_vacant(hand, entry, mode).and(room))
         };
         (cancelled, owed.and(self.drained(mode)).and(self.later.garbage()))

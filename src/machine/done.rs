@@ -67,12 +67,12 @@ impl<K> Machine<K> {
                 self.hold_dirty(entry, mode);
                 (Ended::Kept, Owed::NOTHING)
             }
-            OnDone::Keep if mode.is_bounded && !entry.state().is_known() => (Ended::Kept, self.room(mode)),
-            OnDone::Keep => (Ended::Kept, Owed::NOTHING),
+            OnDone::Keep => (Ended::Kept, self.room_of(entry, mode)),
             OnDone::Remove => {
+                let room = self.room_of(entry, mode);
                 let (key, owed) = self.forget(entry, mode);
                 *hand = Some(key);
-                (Ended::Gone, owed.and(self.room(mode)))
+                (Ended::Gone, owed.and(room))
             }
         };
         (ended, owed.and(dropped).and(mode.ready(room)).and(self.drained(mode)))

@@ -223,11 +223,12 @@ impl<K> Machine<K> {
         mode.owed_if(!mode.is_open && self.len() == 0, Owed::OVER)
     }
 
-    /// What is owed for a key that is no longer known.
+    /// What is owed if this key, which was known before the verb, is known no longer.
     #[inline(always)]
-    fn room(&mut self, mode: Mode) -> Owed {
-        self.news.left += u64::from(mode.is_bounded);
-        Owed::only_if(mode.is_bounded, Owed::ROOM)
+    fn room_of(&mut self, entry: EntryRef<K>, mode: Mode) -> Owed {
+        let has_left = mode.is_bounded && !entry.state().is_known();
+        self.news.left += u64::from(has_left);
+        Owed::only_if(has_left, Owed::ROOM)
     }
 
     /// The number of keys that are no longer known since the last call.

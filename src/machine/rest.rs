@@ -98,7 +98,7 @@ impl<K> Machine<K> {
             self.wait(entry, dues.highest().unwrap_or(NORMAL));
         }
         let owed = self.store(entry, Dues::default());
-        let room = if entry.state().is_known() { Owed::NOTHING } else { self.room(mode) };
+        let room = self.room_of(entry, mode);
         (Cancelled::Delay, owed.and(self.drained(mode)).and(room))
     }
 

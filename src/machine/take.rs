@@ -72,7 +72,7 @@ impl<K> Machine<K> {
             }
             entry.state().take_back();
         }
-        let room = if entry.state().is_known() { Owed::NOTHING } else { self.room(mode) };
+        let room = self.room_of(entry, mode);
         let _garbage_below = self.forget_if_vacant(hand, entry, mode);
         let over = if is_dirty { self.over(mode) } else { Owed::NOTHING };
         (delay, self.drained(mode).and(over).and(room).and(self.garbage()))

@@ -69,9 +69,7 @@ impl<'s, K> Records<'s, K> {
     }
 
     fn note_of(&self, node: NodeRef<K>) -> Note {
-        self.machine
-            .is_resting(&node, node.hash())
-            .map_or(Note::NONE, |(is_resting, is_delayed)| Note::noted(is_resting, is_delayed))
+        self.machine.is_resting(&node, node.hash()).map_or(Note::NONE, Note::noted)
     }
 
     /// Called after a verb on a key that the caller does not hold. If the verb has queued the key, this makes the add, and returns its

@@ -11,11 +11,6 @@ use std::time::Duration;
 pub(crate) enum Op {
     Add(u8),
     AddAll(Vec<u8>),
-    /// `add_wait`, or its future, which is polled.
-    RoomWait(u8),
-    /// Polls such a future, woken or not.
-    RoomPoll(u8),
-    RoomDrop(u8),
     AddAfter(u8, Span),
     AddWith(u8, How),
     AddRateLimited(u8),
@@ -81,6 +76,11 @@ pub(crate) enum Op {
     Resume,
     /// Of the calls of this code in one call of the queue the one of this number, from 0, panics: in the first call that makes so many.
     Fault(Fault, u8),
+    /// `add_wait`, or its future, which is polled.
+    RoomWait(u8),
+    /// Polls such a future, woken or not.
+    RoomPoll(u8),
+    RoomDrop(u8),
 }
 
 /// How a get asks.

@@ -398,7 +398,7 @@ impl Run {
             Added::Deferred => "deferred",
             Added::Rejected => "rejected",
             Added::Delayed => "delayed",
-            Added::Full => unreachable!("the bound is the caller's"),
+            Added::Full => unreachable!("the bound is not the machine's"),
         });
     }
 
@@ -665,6 +665,7 @@ impl Run {
             coalesced: machine.counts.coalesced,
             deferred: machine.counts.deferred,
             rejected: machine.counts.rejected,
+            full: 0,
             handed_out: machine.counts.handed_out,
             taken: machine.counts.taken,
             delays: machine.counts.delays,
