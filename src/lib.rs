@@ -88,9 +88,10 @@
 //!
 //! [`Workers`] run in threads ([`spawn`](WorkersBuilder::spawn)) or in tasks of any runtime ([`run_async`](Workers::run_async)). They catch
 //! panics, and count and limit retries. A handler [returns](IntoOutcome) `()`, an [`Outcome`] or a `Result`, whose error, which it may pass
-//! on with `?`, means "try again later" ([or what you choose](Outcome#the-question-mark)). A long handler may stop early when its key is
-//! added again ([`is_dirty`](Item::is_dirty), [`until_dirty`](Item::until_dirty)), or when the queue shuts down
-//! ([`shutting_down`](Item::shutting_down), [`until_shutting_down`](Item::until_shutting_down)).
+//! on with `?`, means "try again later" ([or what you choose](Outcome#the-question-mark)). Look at the page of [`handlers`] if the compiler
+//! refuses yours. A long handler may stop early when its key is added again ([`is_dirty`](Item::is_dirty),
+//! [`until_dirty`](Item::until_dirty)), or when the queue shuts down ([`shutting_down`](Item::shutting_down),
+//! [`until_shutting_down`](Item::until_shutting_down)). A handler may also work on [many keys at once](Workers::run_batch).
 //!
 //! A loop of your own calls [`get`](WorkQueue::get) or [`get_async`](WorkQueue::get_async), and ends each hand-out with a method of the
 //! item, as below. Threads and tasks wait in one list, and the queue wakes the one that has waited longest. [`Item::retry`] asks the

@@ -781,14 +781,12 @@ impl<K> WorkQueue<K> {
         let mut items = Vec::with_capacity(room);
         items.push(first);
         let mut waited = Vec::with_capacity(if self.shared.is_observed() { room } else { 0 });
-        if room > 1 {
-            self.shared.take_many(room - 1, |taken| {
-                if waited.capacity() > 0 {
-                    waited.push(taken.waited());
-                }
-                items.push(Item::new_quietly(&self.shared, taken.claimed));
-            });
-        }
+        self.shared.take_many(room - 1, |taken| {
+            if waited.capacity() > 0 {
+                waited.push(taken.waited());
+            }
+            items.push(Item::new_quietly(&self.shared, taken.claimed));
+        });
         if panicking() {
             items.iter().for_each(Item::note_unwinding);
         }

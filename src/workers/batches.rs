@@ -85,64 +85,53 @@ impl<K: fmt::Debug> fmt::Debug for BatchItem<'_, K> {
     }
 }
 
-/// How large a batch may be, and how long it waits for more keys.
-#[derive(Clone, Copy)]
-struct Limits {
-    max: usize,
-    linger: Duration,
-}
-
-impl Limits {
-    #[track_caller]
-    fn new(max: usize, linger: Duration) -> Self {
-        assert!(max > 0, "max is 0, so no batch would have a key");
-        Self { max, linger }
-    }
-}
+const NO_KEY: &str = "max is 0, so no batch would have a key";
 
 /// The batch of a loop.
 struct Current<'q, K: Hash + Eq + Clone + Send + Sync + 'static> {
     items: Vec<BatchItem<'q, K>>,
+    max: usize,
+    linger: Duration,
     /// Whether the handler was called.
     has_begun: bool,
     own: &'q Loop<K>,
 }
 
 impl<'q, K: Hash + Eq + Clone + Send + Sync + 'static> Current<'q, K> {
-    fn new(own: &'q Loop<K>) -> Self {
-        Self { items: Vec::new(), has_begun: false, own }
+    fn new(own: &'q Loop<K>, max: usize, linger: Duration) -> Self {
+        Self { items: Vec::new(), max, linger, has_begun: false, own }
     }
 
     /// Adds a key, and what else is queued.
-    fn push(&mut self, first: Item<'q, K>, limits: Limits) {
-        let more = self.own.queue().batch_from(first, limits.max - self.items.len());
+    fn push(&mut self, first: Item<'q, K>) {
+        let more = self.own.queue().batch_from(first, self.max - self.items.len());
         self.items.extend(more.into_iter().map(|item| BatchItem { item, span: RunSpan::none(), outcome: None }));
     }
 
     /// Until when the batch waits for more keys. `None`: it does not.
-    fn lingers(&self, limits: Limits) -> Option<u64> {
+    fn lingers(&self) -> Option<u64> {
         let now = || self.own.queue().shared.settings.clock.now();
-        (!limits.linger.is_zero() && self.items.len() < limits.max).then(|| now().saturating_add(nanos(limits.linger)))
+        (!self.linger.is_zero() && self.items.len() < self.max).then(|| now().saturating_add(nanos(self.linger)))
     }
 
     /// Waits for a key, and fills the batch. If the queue is shut down and no key is queued, it stays empty.
-    fn fill(&mut self, limits: Limits) {
+    fn fill(&mut self) {
         let Some(first) = self.own.queue().get() else { return };
-        self.push(first, limits);
-        let Some(until) = self.lingers(limits) else { return };
-        while self.items.len() < limits.max {
+        self.push(first);
+        let Some(until) = self.lingers() else { return };
+        while self.items.len() < self.max {
             let Some(next) = Shared::get_until(&self.own.queue().shared, until) else { return };
-            self.push(next, limits);
+            self.push(next);
         }
     }
 
-    async fn fill_async(&mut self, limits: Limits) {
+    async fn fill_async(&mut self) {
         let Some(first) = self.own.queue().get_async().in_loop().await else { return };
-        self.push(first, limits);
-        let Some(until) = self.lingers(limits) else { return };
-        while self.items.len() < limits.max {
+        self.push(first);
+        let Some(until) = self.lingers() else { return };
+        while self.items.len() < self.max {
             let Some(next) = Linger::new(&self.own.queue().shared, until).await else { return };
-            self.push(next, limits);
+            self.push(next);
         }
     }
 
@@ -193,11 +182,15 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Drop for Current<'_, K> {
 }
 
 impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
-    fn run_batches<R: IntoOutcome>(&self, limits: Limits, handler: &mut impl FnMut(&mut [BatchItem<'_, K>]) -> R) {
-        let mut current = Current::new(self);
+    fn run_batches<R: IntoOutcome>(
+        &self,
+        (max, linger): (usize, Duration),
+        handler: &mut impl FnMut(&mut [BatchItem<'_, K>]) -> R,
+    ) {
+        let mut current = Current::new(self, max, linger);
         while !self.is_stopped() {
             let ended = catch_unwind(AssertUnwindSafe(|| {
-                current.fill(limits);
+                current.fill();
                 current.begin().then(|| handler(&mut current.items).into_outcome())
             }));
             let Some(ended) = ended.transpose() else { return };
@@ -207,17 +200,17 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
 
     async fn run_batches_async<R: IntoOutcome>(
         &self,
-        limits: Limits,
+        (max, linger): (usize, Duration),
         handler: &mut impl AsyncFnMut(&mut [BatchItem<'_, K>]) -> R,
     ) {
-        let (mut current, mut keys) = (Current::new(self), 0);
+        let (mut current, mut keys) = (Current::new(self, max, linger), 0);
         while !self.is_stopped() {
             if keys >= KEYS_AT_ONCE as usize {
                 keys = 0;
                 give_way_once().await;
             }
             let ended = caught(async {
-                current.fill_async(limits).await;
+                current.fill_async().await;
                 if !current.begin() {
                     return None;
                 }
@@ -313,9 +306,9 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
         linger: Duration,
         handler: impl FnMut(&mut [BatchItem<'_, K>]) -> R,
     ) {
-        let limits = Limits::new(max, linger);
+        assert!(max > 0, "{NO_KEY}");
         let (handler, own) = &mut self.enter(handler);
-        own.run_batches(limits, handler);
+        own.run_batches((max, linger), handler);
     }
 
     /// Like [`run_batch`](Self::run_batch), as a future, of which you may spawn several. The handler is an async closure, as in
@@ -365,11 +358,11 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
         F: AsyncFnMut(&mut [BatchItem<'_, K>]) -> R,
         R: IntoOutcome,
     {
-        let limits = Limits::new(max, linger);
+        assert!(max > 0, "{NO_KEY}");
         let mut work = self.enter(handler);
         async move {
             let (handler, own) = &mut work;
-            own.run_batches_async(limits, handler).await;
+            own.run_batches_async((max, linger), handler).await;
         }
     }
 }
