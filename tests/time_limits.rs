@@ -366,7 +366,7 @@ fn settings_that_make_no_sense_are_refused() {
         (queue.workers().on_stuck(|_, _| ()), "on_stuck: there is no time_limit"),
     ];
     for (builder, text) in wrong {
-        let panic = catch_unwind(AssertUnwindSafe(|| builder.build())).err().expect("refused");
+        let panic = catch_unwind(AssertUnwindSafe(|| builder.build())).expect_err("refused");
         assert!(panic.downcast_ref::<String>().unwrap().starts_with(text));
     }
     let error = queue.workers().time_limit(Duration::ZERO).spawn(1, |_| ()).unwrap_err();
@@ -508,8 +508,8 @@ fn a_handler_whose_drop_panics_has_panicked() {
 /// What the handler has done to its key before its limit stands, as before any failure, and the delay of an earlier run is replaced.
 #[test]
 fn a_timeout_is_the_newest_decision() {
-    type Before = fn(&WorkQueue<u32>);
-    let cases: [(&str, Before, Vec<(u32, u64)>, usize); 5] = [
+    type Case = (&'static str, fn(&WorkQueue<u32>), Vec<(u32, u64)>, usize);
+    let cases: [Case; 5] = [
         ("nothing", |_| (), vec![(1, 20)], 0),
         ("forget", |queue| queue.forget(&1), vec![(1, 10)], 0),
         ("add", |queue| assert_eq!(queue.add(1), Added::Deferred), vec![(1, 20)], 1),

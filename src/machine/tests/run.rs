@@ -675,7 +675,6 @@ impl Run {
             given_up: machine.counts.given_up,
             panics: 0,
             caught: 0,
-            full: 0,
         };
         assert_eq!(counts, reference.counts);
         self.check_levels();
