@@ -34,15 +34,14 @@
 //!   take                              | a hand-out
 //!   thread   driver                   | the driver thread, and its work: delays expire, tasks are woken
 //!   reports   snapshot   shrink       | the observer's interval; looks at the queue; `shrink_to_fit`
-//!   failures   groups   last_errors   | limiters; calls on a group; texts of errors
-//!   time_limits                       | time limits of workers
+//!   failures   groups   time_limits   | limiters; calls on a group; time limits of workers
 //!   start                             | of the driver thread
 //!   expire                            | delays that expire in a section of a getter
 //!   section                           | a critical section of a shard
 //!   state                             | `Shared`: all of this, and what each call needs of it
 //!   cursor   locked                   | where a thread takes its keys; a shard: its lock, and what is read without it
 //!   settings                          | what a builder says
-//!   directory   pace                  | where keys with groups are; a limit of hand-outs
+//!   directory   pace   last_errors    | where keys with groups are; a limit of hand-outs; the texts of errors
 //!   hub                               | the flags, and the lock of the lists
 //!   getters   waiters   limited_runs  | the lists of those that wait; runs that have a time limit
 //!   states                            | the states of the driver
