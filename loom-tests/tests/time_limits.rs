@@ -46,6 +46,7 @@ fn a_limit_meets_the_end_of_the_handler() {
         });
         block_on(work);
         let (tally, left) = (workers.tally(), workers.stop());
+        assert!(tally.late >= tally.timed_out, "it is told before the handler is dropped");
         assert_eq!((tally.succeeded + tally.timed_out, tally.refused), (1, tally.timed_out));
         assert_eq!((left.refused.len() as u64, left.processing.len()), (tally.timed_out, 0));
         answers.join().unwrap();

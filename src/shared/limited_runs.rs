@@ -12,30 +12,37 @@ pub(crate) type Tell = Box<dyn FnOnce(Duration) + Send>;
 #[derive(Default)]
 pub(super) struct LimitedRuns {
     runs: BTreeMap<SlotId, LimitedRun>,
-    /// When those runs are late that are not known to be late, the first one first.
+    /// When those runs are late that were not found late, the first one first.
     limits: BTreeSet<(u64, SlotId)>,
+    /// How many there were, which numbers them.
+    begun: u64,
 }
 
 pub(super) struct LimitedRun {
+    number: u64,
     pub(super) began: u64,
     pub(super) late_at: u64,
-    /// `None`: the run is known to be late.
+    /// `None`: the run was found late.
     pub(super) tell: Option<Tell>,
-    /// Tasks that wait until the run is late.
-    pub(super) waiting: WaitList,
+    /// It was found late, and this was told.
+    is_told: bool,
+    /// Tasks that wait until this was told.
+    waiting: WaitList,
 }
 
-/// A run that is found late, for the caller to tell of it, and then to wake those who wait for that.
+/// A run that was found late, for the caller to tell of it, and to say so then.
 pub(super) struct Late {
     pub(super) began: u64,
     pub(super) tell: Tell,
-    pub(super) waiting: WakeList,
+    pub(super) run: (SlotId, u64),
 }
 
 impl LimitedRuns {
-    pub(super) fn insert(&mut self, slot: SlotId, run: LimitedRun) {
-        self.limits.insert((run.late_at, slot));
-        self.runs.insert(slot, run);
+    pub(super) fn insert(&mut self, slot: SlotId, began: u64, late_at: u64, tell: Tell) {
+        self.begun += 1;
+        self.limits.insert((late_at, slot));
+        let (tell, waiting) = (Some(tell), WaitList::default());
+        self.runs.insert(slot, LimitedRun { number: self.begun, began, late_at, tell, is_told: false, waiting });
     }
 
     pub(super) fn remove(&mut self, slot: SlotId) -> Option<LimitedRun> {
@@ -48,7 +55,7 @@ impl LimitedRuns {
         self.runs.get(&slot)
     }
 
-    /// When the next run is late that is not known to be.
+    /// When the next run is late that was not found late.
     pub(super) fn next(&self) -> Option<u64> {
         self.limits.first().map(|&(late_at, _)| late_at)
     }
@@ -59,16 +66,25 @@ impl LimitedRuns {
         while self.next().is_some_and(|late_at| late_at <= now) {
             let (_, slot) = self.limits.pop_first().expect("looked at above");
             let run = self.runs.get_mut(&slot).expect("a run that has a limit");
-            late.extend(run.tell.take().map(|tell| Late { began: run.began, tell, waiting: run.waiting.take_all() }));
+            late.extend(run.tell.take().map(|tell| Late { began: run.began, tell, run: (slot, run.number) }));
         }
         late
     }
 
-    /// Whether a run is known to be late. If not, and if it has a limit, puts the task on its list, at its place if it has one. Returns
+    /// It was told that a run is late, which may have ended meanwhile. Returns those who wait for that, to be woken.
+    pub(super) fn told(&mut self, (slot, number): (SlotId, u64)) -> WakeList {
+        let run = self.runs.get_mut(&slot).filter(|run| run.number == number);
+        run.map_or_else(WakeList::default, |run| {
+            run.is_told = true;
+            run.waiting.take_all()
+        })
+    }
+
+    /// Whether it was told that a run is late. If not, and if it has a limit, puts the task on its list, at its place if it has one. Returns
     /// also the waker that was there.
     pub(super) fn poll(&mut self, slot: SlotId, ticket: &mut Option<Ticket>, waiter: Waiter) -> (bool, Option<Waiter>) {
         let Some(run) = self.runs.get_mut(&slot) else { return (false, Some(waiter)) };
-        if run.tell.is_none() {
+        if run.is_told {
             return (true, Some(waiter));
         }
         let listed = ticket.take().and_then(|ticket| run.waiting.remove(ticket));

@@ -5,19 +5,19 @@
 //!   driver  parks until the first limit ─▶ hub: the runs that are late ─ unlock ─▶ tell of each, and wake those who wait for it
 //! ```
 //!
-//! The driver or the end of the run takes what tells of it, under the hub's lock, so a run is told of once. A task whose run is late is woken
-//! after that, and its loop drops the handler. If the handler ends first, it has ended, and the wake-up is in vain.
+//! The driver or the end of the run takes what tells of it, under the hub's lock, so a run is told of once. When the driver has told of it,
+//! it says so in the list, and wakes the task, whose loop drops the handler. If the handler ends first, it has ended.
 //!
 //! A queue without limits pays nothing but a look of the driver at an empty list.
 
 use super::Shared;
-use super::limited_runs::{LimitedRun, Tell};
+use super::limited_runs::{Late, LimitedRun, Tell};
 use crate::key::SlotId;
 use crate::machine::NEVER;
 use crate::shared::driver::states::Driver;
 use crate::sync::Arc;
 use crate::time::nanos;
-use crate::wait::{Ticket, WaitList, Waiter};
+use crate::wait::{Ticket, Waiter};
 use std::task::Waker;
 use std::time::Duration;
 
@@ -32,8 +32,7 @@ impl<K> Shared<K> {
         };
         {
             let mut hub = this.hub();
-            hub.limited_runs
-                .insert(slot, LimitedRun { began, late_at, tell: Some(tell), waiting: WaitList::default() });
+            hub.limited_runs.insert(slot, began, late_at, tell);
             if this.settings.driver == Driver::Thread {
                 let called = hub.call_driver(late_at);
                 hub.wakes.append(called);
@@ -58,9 +57,10 @@ impl<K> Shared<K> {
     /// Tells of the runs that are late at this time, and wakes those who wait for that.
     pub(super) fn tell_of_late_runs(&self, now: u64) {
         let late = self.hub().limited_runs.take_late(now);
-        for run in late {
-            self.contain(|| (run.tell)(Duration::from_nanos(now - run.began)));
-            self.note_caught(run.waiting.wake());
+        for Late { began, tell, run } in late {
+            self.contain(|| tell(Duration::from_nanos(now - began)));
+            let waiting = self.hub().limited_runs.told(run);
+            self.note_caught(waiting.wake());
         }
     }
 
@@ -74,7 +74,7 @@ impl<K> Shared<K> {
         self.hub().limited_runs.get(slot).map(|run| (run.began, run.late_at))
     }
 
-    /// Whether the driver has found the run late. If not, and if it has a limit, puts the task on the list of those that are woken then,
+    /// Whether the driver has told that the run is late. If not, and if it has a limit, puts the task on the list of those that are woken then,
     /// and sets `ticket`.
     pub(crate) fn poll_late(&self, slot: SlotId, ticket: &mut Option<Ticket>, waker: &Waker) -> bool {
         let waiter = Waiter::Task(waker.clone());
