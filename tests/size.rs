@@ -364,3 +364,45 @@ fn a_loop_by_hand_is_none_of_those_that_are_to_end() {
     drop(workers.drain());
     by_hand.join().unwrap();
 }
+
+/// A handler that reaches its time limit ends its run, and so its loop, if that is one too many. Its key is retried by the other loop.
+#[cfg(feature = "tokio")]
+#[test]
+fn a_run_that_times_out_is_the_last_of_its_loop() {
+    let (clock, time) = keyqueue::Clock::mock();
+    let queue = WorkQueue::<u32>::builder().clock(clock).driver(keyqueue::Driver::Manual).build();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let workers = queue.workers().time_limit(Duration::from_secs(10)).keep_errors(1).build();
+    let run = |holds: &dyn Fn() -> bool| {
+        runtime.block_on(async {
+            for _ in 0..1000 {
+                tokio::task::yield_now().await;
+            }
+        });
+        assert!(holds());
+    };
+    let hangs = Arc::new(AtomicBool::new(true));
+    {
+        let (_in_it, hangs) = (runtime.enter(), Arc::clone(&hangs));
+        workers.spawn_tasks(2, move |_| {
+            let hangs = hangs.load(SeqCst);
+            Box::pin(async move {
+                if hangs {
+                    std::future::pending::<()>().await;
+                }
+            })
+        });
+    }
+    queue.add_all([1, 2]);
+    run(&|| queue.processing_len() == 2);
+    workers.set_concurrency(1).unwrap();
+    time.advance(Duration::from_secs(10));
+    hangs.store(false, SeqCst);
+    queue.turn();
+    run(&|| workers.tally().timed_out == 2 && workers.tally().running == 1);
+    assert_eq!(queue.inspect().key(&2).last_error.as_deref(), Some("the handler timed out"));
+    time.advance(Duration::from_secs(1));
+    queue.turn();
+    run(&|| workers.tally().succeeded == 2 && queue.delayed_len() == 0);
+    assert_eq!(queue.inspect().key(&2).last_error, None);
+}

@@ -362,9 +362,7 @@ impl<K> Shared<K> {
 
     /// For a getter that stops waiting without having looked for a key (W3).
     pub(crate) fn leave_getters(&self, ticket: Ticket, is_thread: bool) {
-        if self.arrive(ticket, is_thread) {
-            self.wake_getters(1);
-        }
+        let _ = self.arrive(ticket, is_thread);
     }
 
     /// Wakes all getters, so that those that are to leave do (see `workers/size.rs`). The others look for a key, and wait again.

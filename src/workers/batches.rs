@@ -244,7 +244,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
     /// Retries, [`max_retries`](super::WorkersBuilder::max_retries), the hooks, [`min_interval`](super::WorkersBuilder::min_interval),
     /// metrics and the [`Tally`](super::Tally) take each key as a run by itself, but one panic counts once in
     /// [`Tally::panicked`](super::Tally::panicked). With `WorkersBuilder::traced`, errors are events in the span of their key, and the
-    /// handler runs in none of these spans.
+    /// handler runs in none of these spans. A batch has no [time limit](super::WorkersBuilder::time_limit).
     ///
     /// **The linger** is measured with the queue's [clock](crate::Clock), from the batch's first key on. Zero does not wait. A batch that is
     /// full, or whose queue shuts down, does not wait any longer. Meanwhile its keys count as processing: for limits of their
