@@ -1,4 +1,4 @@
-//! Fewer loops, beside loops that take a key or go to sleep: W1, W3, and `src/workers/size.rs`.
+//! Fewer loops, beside loops that take a key or go to sleep: W1, W2, and `src/workers/size.rs`.
 
 use keyqueue::Item;
 use loom::thread::yield_now;
@@ -19,8 +19,7 @@ fn fewer_loops_meet_one_that_goes_to_sleep() {
     });
 }
 
-/// A key comes after the call: the push may rely on the loop that leaves, which was woken, and hands that on (W3). The other loop
-/// processes the key, and nothing else wakes it.
+/// A key comes after the call, when both loops are on their way: the one that stays processes it, and nothing else wakes that one (W2).
 #[test]
 fn fewer_loops_meet_an_add() {
     check(|| {

@@ -362,7 +362,9 @@ impl<K> Shared<K> {
 
     /// For a getter that stops waiting without having looked for a key (W3).
     pub(crate) fn leave_getters(&self, ticket: Ticket, is_thread: bool) {
-        let _ = self.arrive(ticket, is_thread);
+        if self.arrive(ticket, is_thread) {
+            self.wake_getters(1);
+        }
     }
 
     /// Wakes all getters, so that those that are to leave do (see `workers/size.rs`). The others look for a key, and wait again.
@@ -434,6 +436,35 @@ mod tests {
         queue.add_all(0..10_000_u32);
         let _held = queue.get_many(usize::MAX);
         assert!(!queue.shared.first.lock().has_garbage());
+    }
+
+    /// A push has taken a loop off the list, and the loop leaves without a look at the shards: it wakes the next getter for the key (W3). It
+    /// is no longer on its way, so a later push wakes another.
+    #[test]
+    fn a_loop_that_leaves_hands_on_its_wake_up() {
+        let queue = WorkQueue::builder().driver(Driver::Manual).build();
+        let parkers = [Parker::new(), Parker::new(), Parker::new()];
+        let waits = parkers.each_ref().map(|parker| {
+            match Shared::take_or_wait(&queue.shared, Waiter::Thread(parker.unparker())) {
+                Wait::Park(ticket) => ticket,
+                _ => panic!("there is no key"),
+            }
+        });
+        let parked = || queue.shared.hub().getters.waiters.len();
+        queue.add(1);
+        assert_eq!(parked(), 2);
+        queue.shared.leave_getters(waits[0], true);
+        assert_eq!(parked(), 1, "the second is woken for the key");
+        queue.shared.leave_getters(waits[1], true);
+        assert_eq!(parked(), 0, "and the third");
+        assert!(matches!(
+            Shared::resume(&queue.shared, waits[2], Waiter::Thread(parkers[2].unparker()), false),
+            Wait::Item(_)
+        ));
+        let last = Shared::take_or_wait(&queue.shared, Waiter::Thread(parkers[0].unparker()));
+        assert!(matches!(last, Wait::Park(_)));
+        queue.add(2);
+        assert_eq!(parked(), 0, "nobody else is on its way");
     }
 
     /// A getter goes on the list, a push takes it off, and in its visits it finds another key before it parks: it wakes the next getter for
