@@ -417,7 +417,7 @@ histogram workqueue_work_duration_seconds{name=pods} 3
             (0..4).for_each(|_| _ = poll(work.as_mut(), &Arc::new(Calls::default())));
             queue.take_delayed(); // so that the turn brings no run about
             time.advance(1_000 * MS);
-            queue.turn();
+            with_local_recorder(&exporter, || queue.turn()); // which also reports
             _ = poll(work.as_mut(), &Arc::new(Calls::default()));
             workers
         };
