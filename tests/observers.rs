@@ -291,7 +291,7 @@ mod facade {
     }
 
     const RUNS: &str = "workqueue_runs_total";
-    const RESULTS: [&str; 6] = ["error", "give_up", "panic", "pause", "requeue", "success"];
+    const RESULTS: [&str; 7] = ["error", "give_up", "panic", "pause", "requeue", "success", "timeout"];
     /// Changes every series of the queue.
     fn change_every_series(queue: &Queue, clock: &MockClock) {
         queue.add_all([1, 1, 2, 3, 4, 5, 6]); // one coalesced
@@ -315,6 +315,7 @@ counter workqueue_adds_total{name=pods} 7
 counter workqueue_coalesced_total{name=pods} 1
 counter workqueue_failures_total{name=pods} 1
 counter workqueue_given_up_total{name=pods} 1
+counter workqueue_late_runs_total{name=pods} 0
 counter workqueue_panics_total{name=pods} 1
 counter workqueue_rejected_total{name=pods} 1
 counter workqueue_retries_total{name=pods} 2
@@ -324,6 +325,7 @@ counter workqueue_runs_total{name=pods,result=panic} 0
 counter workqueue_runs_total{name=pods,result=pause} 0
 counter workqueue_runs_total{name=pods,result=requeue} 0
 counter workqueue_runs_total{name=pods,result=success} 0
+counter workqueue_runs_total{name=pods,result=timeout} 0
 gauge workqueue_delayed{name=pods} 1
 gauge workqueue_depth{name=pods} 3
 gauge workqueue_failing{name=pods} 1
@@ -395,11 +397,12 @@ histogram workqueue_work_duration_seconds{name=pods} 3
     #[test]
     fn each_run_of_workers_is_exported_in_one_result() {
         let exporter = Exporter::default();
-        let (builder, _) = manual(WorkQueue::builder().name("pods").fair_by(|key| *key));
+        let (builder, time) = manual(WorkQueue::builder().name("pods").fair_by(|key| *key));
         let queue = builder.observer(MetricsObserver::new()).build();
         let handle_all = || {
-            let workers = queue.workers().build();
+            let workers = queue.workers().time_limit(1_000 * MS).build();
             let work = workers.run_async(async |item: &Item<'_, u32>| match **item {
+                21 => std::future::pending().await,
                 0 => Outcome::Failed("no luck".into()),
                 1..3 => Outcome::GiveUp("gone".into()),
                 3..6 => resume_unwind(Box::new("a handler")),
@@ -408,23 +411,28 @@ histogram workqueue_work_duration_seconds{name=pods} 3
                 _ => Outcome::Success,
             });
             (6..10).for_each(|key| queue.group(&key).resume());
-            queue.add_all(0..21);
+            queue.add_all(0..22);
             // A loop gives way after a panic.
             let mut work = std::pin::pin!(work);
             (0..4).for_each(|_| _ = poll(work.as_mut(), &Arc::new(Calls::default())));
+            queue.take_delayed(); // so that the turn brings no run about
+            time.advance(1_000 * MS);
+            with_local_recorder(&exporter, || queue.turn()); // which also reports
+            _ = poll(work.as_mut(), &Arc::new(Calls::default()));
             workers
         };
-        let runs_are = |runs: [u64; 6]| {
+        let runs_are = |runs: [u64; 7]| {
             with_local_recorder(&exporter, || queue.inspect().report());
             let exported = RESULTS.map(|result| exporter.counter(&format!("{RUNS}{{name=pods,result={result}}}")));
             assert_eq!(exported, runs);
+            assert_eq!(exporter.counter("workqueue_late_runs_total{name=pods}"), runs[6]);
         };
         let first = handle_all();
-        runs_are([1, 2, 3, 4, 5, 6]);
+        runs_are([1, 2, 3, 4, 5, 6, 1]);
         let second = handle_all();
-        runs_are([2, 4, 6, 8, 10, 12]);
+        runs_are([2, 4, 6, 8, 10, 12, 2]);
         drop((first, second));
-        runs_are([2, 4, 6, 8, 10, 12]);
+        runs_are([2, 4, 6, 8, 10, 12, 2]);
     }
 
     #[test]

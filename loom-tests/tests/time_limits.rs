@@ -6,7 +6,7 @@ use loom::sync::Arc;
 use loom::sync::atomic::AtomicBool;
 use loom::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use loom_tests::{check, manual, ns, with};
-use std::future::{Future, poll_fn};
+use std::future::{Future, pending, poll_fn};
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -77,6 +77,19 @@ fn a_run_that_begins_rearms_the_driver() {
             assert_eq!((workers.tally().succeeded, workers.tally().late), (1, 1));
         });
     }
+}
+
+/// A handler hangs after the shut-down, when the driver has ended or was never started, and nothing but its limit wakes the task.
+#[test]
+fn a_handler_that_hangs_ends_at_its_limit() {
+    check(|| {
+        let queue = WorkQueue::<u64>::new();
+        queue.add(1);
+        queue.shut_down();
+        let workers = queue.workers().time_limit(ns(1)).build();
+        block_on(workers.run_async(async |_: &Item<'_, u64>| pending::<()>().await));
+        assert_eq!((workers.tally().timed_out, workers.stop().refused), (1, vec![1]));
+    });
 }
 
 /// The clock passes the limit while the run begins. The driver, which has looked at the clock before and is not parked, looks again before
