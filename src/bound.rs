@@ -137,9 +137,4 @@ impl Bound {
     pub(crate) fn refusals(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
     }
-
-    #[cfg(test)]
-    pub(crate) fn known(&self) -> i64 {
-        self.word.load(Ordering::Relaxed) as i64 >> 1
-    }
 }

@@ -161,6 +161,7 @@ impl<K> WorkQueueBuilder<K> {
     /// | anywhere in `add`, `get` or `done`, but for the rows below | nobody. But the map frees no removed key while the thread stands in an `add`, or in a `done` that removes one |
     /// | in an add, from its beginning to its end | drains, idle waits and `stop`. Getters get keys as before, but are not told of a shut-down |
     /// | in an add that has met the shut-down | other such adds |
+    /// | in an add of a queue with a [bound](Self::max_keys) | nobody, but there may be room for one key less |
     /// | in a segment queue, as it stores a key | the one getter to which this place falls |
     /// | in a segment queue, as it links the next block (one push or get in 31) | **all who push or pop a key**; with several shards, at first those whose segment queue it is, and after some hundred keys all getters, because they come there |
     /// | in the map, as it replaces its table by a larger one, or by one without the marks of removed keys | **all who add a key that is new to the map**, and calls that look at all keys, as drains, idle waits and `take_where` do |
