@@ -329,8 +329,8 @@ impl<K> WorkQueueBuilder<K> {
     /// [`Rejected`](crate::Added::Rejected), whatever the bound.
     ///
     /// The bound is exact, also with several [shards](Self::shards), where all calls that make a key known, or end that, then write one
-    /// word. In a lock-free queue (`lock_free`) each add that is under way may take a place for a moment, so that another one is refused, and
-    /// an add that finds its key known while that ends may come beyond the bound, by one key for each such add.
+    /// word. In a lock-free queue (`lock_free`) each add that is under way may take a place for a moment, so that another one is refused,
+    /// and an add that finds its key known while that ends may come beyond the bound, by one key for each such add.
     ///
     /// A bounded queue takes the slower path of [groups](Self::fair_by) in each add, and [`add_all`](WorkQueue::add_all) adds its keys
     /// one by one.
