@@ -13,8 +13,8 @@ use std::task::{Context, Poll};
 /// The future that [`WorkQueue::add_wait_async`](crate::WorkQueue::add_wait_async) returns.
 ///
 /// # Cancel safety
-/// Dropping it before it is ready drops the key, which was not added. If the queue has woken it for room, another one is woken in its place.
-/// A leaked future may keep that wake-up, so that the others wait until more room is made.
+/// Dropping it before it is ready drops the key, which was not added. If the queue has woken it for room, another one is woken in its
+/// place. A leaked future may keep that wake-up, so that the others wait until more room is made.
 ///
 /// # Examples
 /// ```

@@ -1,7 +1,7 @@
 //! The bound on the number of known keys, and the adds that wait for room.
 //!
-//! A key is *known* while it is queued, processing or delayed. An add that finds its key unknown takes a place before the key becomes known,
-//! or is refused. The step after which the key is no longer known gives the place back.
+//! A key is *known* while it is queued, processing or delayed. An add that finds its key unknown takes a place before the key becomes
+//! known, or is refused. The step after which the key is no longer known gives the place back.
 //!
 //! ```text
 //!   add:        take a place ─ none: refused                         done, remove, cancel …:  give the place back ─ the bit is set:
@@ -9,9 +9,10 @@
 //!                 the same once more ─ none: park
 //! ```
 //!
-//! **No wake-up is lost** (W8), because the number of keys and the bit that says that adds wait are in one word, so that their changes have one
-//! order. If a place is given back after the bit was set, the call finds the bit and wakes a waiter. If it was given back before that, the
-//! waiter finds the place when it looks again. A waiter that was woken, and leaves without having needed the place, hands the wake-up on.
+//! **No wake-up is lost** (W8), because the number of keys and the bit that says that adds wait are in one word, so that their changes have
+//! one order. If a place is given back after the bit was set, the call finds the bit and wakes a waiter. If it was given back before that,
+//! the waiter finds the place when it looks again. A waiter that was woken, and leaves without having needed the place, hands the wake-up
+//! on.
 
 use crate::sync::{AtomicU64, Mutex, Ordering};
 use crate::wait::{Ticket, WaitList, Waiter, WakeList};

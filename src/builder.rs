@@ -161,6 +161,7 @@ impl<K> WorkQueueBuilder<K> {
     /// | anywhere in `add`, `get` or `done`, but for the rows below | nobody. But the map frees no removed key while the thread stands in an `add`, or in a `done` that removes one |
     /// | in an add, from its beginning to its end | drains, idle waits and `stop`. Getters get keys as before, but are not told of a shut-down |
     /// | in an add that has met the shut-down | other such adds |
+    /// | in an add of a queue with a [bound](Self::max_keys) | nobody, but there may be room for one key less |
     /// | in a segment queue, as it stores a key | the one getter to which this place falls |
     /// | in a segment queue, as it links the next block (one push or get in 31) | **all who push or pop a key**; with several shards, at first those whose segment queue it is, and after some hundred keys all getters, because they come there |
     /// | in the map, as it replaces its table by a larger one, or by one without the marks of removed keys | **all who add a key that is new to the map**, and calls that look at all keys, as drains, idle waits and `take_where` do |
@@ -328,8 +329,8 @@ impl<K> WorkQueueBuilder<K> {
     /// [`Rejected`](crate::Added::Rejected), whatever the bound.
     ///
     /// The bound is exact, also with several [shards](Self::shards), where all calls that make a key known, or end that, then write one
-    /// word. In a lock-free queue (`lock_free`) each add that is under way may take a place for a moment, so that another one is refused, and
-    /// an add that finds its key known while that ends may come beyond the bound, by one key for each such add.
+    /// word. In a lock-free queue (`lock_free`) each add that is under way may take a place for a moment, so that another one is refused,
+    /// and an add that finds its key known while that ends may come beyond the bound, by one key for each such add.
     ///
     /// A bounded queue takes the slower path of [groups](Self::fair_by) in each add, and [`add_all`](WorkQueue::add_all) adds its keys
     /// one by one.

@@ -33,10 +33,10 @@
 //! # Order
 //!
 //! * **P4** *First in, first out.* Keys of one shard, one priority and one group are handed out in the order in which they became ready.
-//! * **P18** *Shards.* Calls for keys of different shards share no lock and write no common cache line unless threads or tasks wait,
-//!   or the queue has a bound (P33). In return, later keys of other shards may overtake a key, but only a bounded number, however long the queue is. All other promises hold
-//!   as with one shard. With groups, calls that name a key, and the end of a hand-out after which the queue forgets its key, also take one
-//!   of 64 locks for some tens of nanoseconds, by the key's hash.
+//! * **P18** *Shards.* Calls for keys of different shards share no lock and write no common cache line unless threads or tasks wait, or the
+//!   queue has a bound (P33). In return, later keys of other shards may overtake a key, but only a bounded number, however long the queue
+//!   is. All other promises hold as with one shard. With groups, calls that name a key, and the end of a hand-out after which the queue
+//!   forgets its key, also take one of 64 locks for some tens of nanoseconds, by the key's hash.
 //! * **P19** *Priorities.* A key of a higher priority is handed out first. Of several adds of a key the highest priority counts, and a key
 //!   that its holder puts back keeps its own. Low priorities do not starve, because one of 16 hand-outs goes to the lower ones that wait,
 //!   in turn, unless the queue is [strict](crate::WorkQueueBuilder::strict_priorities).

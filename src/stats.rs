@@ -27,9 +27,10 @@ use std::time::Duration;
 ///
 /// # Since the start
 /// These numbers only rise. Adds: [`pushed`](Self::pushed), [`coalesced`](Self::coalesced), [`deferred`](Self::deferred),
-/// [`rejected`](Self::rejected), [`full`](Self::full). Keys: [`handed_out`](Self::handed_out), [`given_up`](Self::given_up), [`taken`](Self::taken). Delays and
-/// failures: [`delays`](Self::delays), [`expired`](Self::expired), [`retries`](Self::retries), [`failures`](Self::failures). Faults:
-/// [`panics`](Self::panics), [`caught_panics`](Self::caught_panics), [`driver_failures`](Self::driver_failures).
+/// [`rejected`](Self::rejected), [`full`](Self::full). Keys: [`handed_out`](Self::handed_out), [`given_up`](Self::given_up),
+/// [`taken`](Self::taken). Delays and failures: [`delays`](Self::delays), [`expired`](Self::expired), [`retries`](Self::retries),
+/// [`failures`](Self::failures). Faults: [`panics`](Self::panics), [`caught_panics`](Self::caught_panics),
+/// [`driver_failures`](Self::driver_failures).
 ///
 /// # Ages
 /// [`oldest_queued`](Self::oldest_queued), [`longest_running`](Self::longest_running), [`unfinished_work`](Self::unfinished_work), in a

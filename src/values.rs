@@ -287,9 +287,9 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static, V> ValueQueue<K, V> {
     /// Stores a value, or merges it with the one that the key has, and [adds](WorkQueue::add) the key.
     ///
     /// # Errors
-    /// [`Refused`] if the queue refuses the key, because it is shutting down or [full](crate::WorkQueueBuilder::max_keys). Nothing has changed then. If a run or another add has read
-    /// the value meanwhile, the call returns [`Added::Coalesced`] instead: the value is in theirs, which stays until a run with it has
-    /// succeeded, or [`take_all`](Self::take_all) returns it.
+    /// [`Refused`] if the queue refuses the key, because it is shutting down or [full](crate::WorkQueueBuilder::max_keys). Nothing has
+    /// changed then. If a run or another add has read the value meanwhile, the call returns [`Added::Coalesced`] instead: the value is in
+    /// theirs, which stays until a run with it has succeeded, or [`take_all`](Self::take_all) returns it.
     ///
     /// # Panics
     /// Like [`WorkQueue::add`], and if the key's `Clone`, the merge, or the drop of a value that was merged panics. If the key's `Hash`,

@@ -185,10 +185,12 @@ fn priorities_and_groups_change_nothing() {
     }
 }
 
+/// A call by its name.
+type Ending = (&'static str, fn(&WorkQueue<u32>));
+
 /// Each end of a key makes room, and wakes an add that waits.
 #[test]
 fn each_end_of_a_key_makes_room() {
-    type Ending = (&'static str, fn(&WorkQueue<u32>));
     fn item(queue: &WorkQueue<u32>) -> Item<'_, u32> {
         queue.get().unwrap()
     }

@@ -91,26 +91,20 @@ fn a_cancelled_add_hands_its_wake_up_on() {
     });
 }
 
-/// An add that waits finds its key known, because a retry was faster, and leaves the place to the other one.
+/// An add that is woken finds its key known, because a retry was faster, and leaves the place to the other one.
 #[test]
 fn an_add_that_needs_no_place_hands_its_wake_up_on() {
     check(|| {
-        let (queue, item) = full(1);
-        let mut future = Box::pin(queue.add_wait_async(2));
+        let queue = WorkQueue::builder().max_keys(2).driver(Driver::Manual).build();
+        queue.add_all([1, 2]);
+        let items = [(); 2].map(|()| queue.get_owned().unwrap());
+        let mut future = Box::pin(queue.add_wait_async(3));
         assert!(is_pending(future.as_mut()));
-        let adder = adder(&queue, 3);
-        let ends = with(&queue, move |queue| {
-            item.done(); // wakes the future, unless the other add is faster
-            queue.add_rate_limited(2);
-            queue.cancel(&2);
-        });
-        let is_over = !is_pending(future.as_mut());
-        drop(future);
-        if is_over {
-            queue.remove(&2); // it had the place, or has another now
-        }
+        queue.add_rate_limited(3);
+        let adder = adder(&queue, 4);
+        items.into_iter().for_each(OwnedItem::done);
+        assert!(!is_pending(future.as_mut()));
         assert_eq!(adder.join().unwrap(), Added::Queued);
-        ends.join().unwrap();
     });
 }
 
@@ -158,25 +152,36 @@ fn a_shut_down_meets_an_add_that_goes_to_sleep() {
     }
 }
 
-/// A drain ends the wait, although the key that it waits for ends at the same time: then the add may still be accepted.
+/// A drain ends the wait of an add, and does not wait for it.
 #[test]
-fn a_drain_meets_an_add_that_waits() {
+fn a_drain_meets_an_add_that_goes_to_sleep() {
     check(|| {
         let (queue, item) = full(1);
         let adder = adder(&queue, 2);
-        let worker = with(&queue, move |queue| {
-            item.done();
-            std::iter::from_fn(|| queue.get().map(drop)).count()
-        });
-        queue.shut_down_with_drain();
-        let accepted = adder.join().unwrap().is_accepted();
-        assert_eq!(worker.join().unwrap(), usize::from(accepted));
+        let mut drain = Box::pin(queue.shut_down_with_drain_async());
+        assert!(is_pending(drain.as_mut()));
+        assert_eq!(adder.join().unwrap(), Added::Rejected);
+        item.done();
+        assert!(!is_pending(drain.as_mut()));
     });
 }
 
-/// A stop ends the wait: the key of the add is refused, or is in the list.
+/// A stop ends the wait of an add, whose key is in no list.
 #[test]
-fn a_stop_meets_an_add_that_waits() {
+fn a_stop_meets_an_add_that_goes_to_sleep() {
+    check(|| {
+        let (queue, item) = full(1);
+        let adder = adder(&queue, 2);
+        let left = queue.workers().build().stop();
+        assert_eq!(adder.join().unwrap(), Added::Rejected);
+        assert_eq!((left.queued.len(), left.processing), (0, vec![1]));
+        item.done();
+    });
+}
+
+/// The key that has the place ends while the queue is stopped: the add is refused, or its key is in the list.
+#[test]
+fn a_stop_meets_an_add_that_has_room() {
     check(|| {
         let (queue, item) = full(1);
         let adder = adder(&queue, 2);

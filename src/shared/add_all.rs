@@ -88,8 +88,8 @@ impl<K: Hash + Eq> Adding<'_, K> {
         self.deferred += usize::from(added == Added::Deferred);
     }
 
-    /// Keys are not staged with an observer, which may panic at each add, with groups, because each new key has to be asked for its own, with
-    /// a bound, which each new key has to ask, or in a queue without a lock.
+    /// Keys are not staged with an observer, which may panic at each add, with groups, because each new key has to be asked for its own,
+    /// with a bound, which each new key has to ask, or in a queue without a lock.
     fn may_stage(&self) -> bool {
         let shared = self.shared;
         let has_locks = shared.is_single() || shared.shards() > 1;

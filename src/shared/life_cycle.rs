@@ -12,8 +12,8 @@ impl<K> Shared<K> {
         self.close(true);
     }
 
-    /// Ends a pause of the queue, and wakes all getters, the driver, adds that wait for room, the tasks that wait for the shut-down and, if it `releases` them, all
-    /// drains and idle waits.
+    /// Ends a pause of the queue, and wakes all getters, the driver, adds that wait for room, the tasks that wait for the shut-down and, if
+    /// it `releases` them, all drains and idle waits.
     ///
     /// Then enters each shard once, so that every later critical section sees that adds are refused (I7). Delays no longer count from here
     /// on, so an idle wait may be over: this wakes the waiters of a shard that has no queued or processing keys.

@@ -9,8 +9,8 @@
 //! ```
 //!
 //! **No loop sleeps through its end.** A loop that waits for a key goes on the getters' list before it looks at `ending`, and a call that
-//! wants fewer loops sets `ending` before it takes the getters off the list, both under the hub's lock. A loop that comes later therefore
-//! sees the number, and one that came earlier is woken, which looks again before it takes a key.
+//! wants fewer loops sets `ending` before it takes the getters off the list, for which both take the hub's lock. A loop that comes later
+//! therefore sees the number, and one that came earlier is woken, and looks again before it takes a key.
 //!
 //! **No wake-up is lost**, because a loop that leaves the list hands on the wake-up that it may have received for a key, as a dropped
 //! `get_async` does (W3).

@@ -112,7 +112,8 @@ impl Run<'_> {
         }
     }
 
-    /// Adds that wait make no panic (tests/bounds.rs). Limiters of the crate count in tables of their own, which know the keys; after a panic of a key only some of several have counted.
+    /// Adds that wait make no panic (tests/bounds.rs). Limiters of the crate count in tables of their own, which know the keys; after a
+    /// panic of a key only some of several have counted.
     pub(super) fn may_panic(plan: &Plan, fault: Fault, op: &Op) -> bool {
         if matches!(op, Op::RoomWait(_) | Op::RoomPoll(_) | Op::RoomDrop(_)) {
             return false;
