@@ -677,7 +677,7 @@
 //!     }
 //! }
 //!
-//! let (queue, mut feed) = (WorkQueue::new(), Feed::default());
+//! let (queue, mut feed) = (WorkQueue::<Key>::new(), Feed::default());
 //! let [a, b, c] = ["a", "b", "c"].map(|name| ("default", name));
 //! let next = || queue.try_get().ok().map(|item| (*item, item.priority()));
 //!

@@ -237,13 +237,13 @@
 //!
 //! | on `wasm32-unknown-unknown` | |
 //! |---|---|
-//! | works | adds, delays, retries, priorities, groups, shards; the futures and [`run_async`](Workers::run_async) on an executor of the page; [`stop`](Workers::stop) and the drains that are futures |
-//! | panics | a queue or a [`Bucket`](rate_limiter::Bucket) with the default clock, such as `WorkQueue::new()`; calls that block |
+//! | works | adds, delays, retries, groups, shards; [`run_async`](Workers::run_async) on a local executor; [`stop`](Workers::stop), and drains that are futures |
+//! | panics | a queue or a [`Bucket`](rate_limiter::Bucket) with the default clock, such as `WorkQueue::new()`; calls with a timeout, such as [`get_timeout`](WorkQueue::get_timeout) |
 //! | returns an error | [`spawn`](WorkersBuilder::spawn), as no thread can be started |
-//! | does not compile | the feature `quanta`: set `default-features = false` |
 //!
-//! There are no random numbers either, so give the builder a secret [seed](WorkQueueBuilder::seed) if strangers choose the keys. With WASI
-//! the crate compiles with all features.
+//! Make no call that blocks, as there is no other thread that could end the wait. Set `default-features = false`, because `quanta` reads
+//! JavaScript's clock there, through `web-sys`. There are no random numbers either, so give the builder a secret
+//! [seed](WorkQueueBuilder::seed) if strangers choose the keys. With WASI the crate compiles with all features.
 //!
 //! # How it is built and verified
 //!

@@ -155,7 +155,9 @@ fn a_bound_meets_a_limiter_and_a_cool_down() {
     assert_eq!((scene.due(), scene.queue.num_requeues(&KEY)), (Some(1000), 1));
     assert_eq!(scene.at(1000).len(), 1);
     scene.queue.get().unwrap().cool_down(ms(3000));
-    scene.events([1500, 2600]);
-    assert_eq!(scene.due(), Some(4000));
+    scene.events([1500]);
+    assert_eq!(scene.due(), Some(4000), "a delay that ends earlier");
+    scene.events([2600]);
+    assert_eq!(scene.due(), Some(4000), "an add at once, because the bound is past");
     assert_eq!(scene.at(4000).len(), 1);
 }
