@@ -129,7 +129,7 @@ fn a_retry_is_not_refused() {
         assert_eq!((queue.add(4), queue.len(), queue.delayed_len()), (Added::Full, 1, 2), "{kind}");
         let mut task = Task::waits(&queue, 4);
         queue.get().unwrap().done();
-        assert!(queue.take_delayed().pop().is_some());
+        assert_eq!(queue.take_delayed().len(), 2, "{kind}");
         assert!(task.is_woken(), "{kind}");
         assert_eq!(task.poll(), Poll::Ready(Added::Queued), "{kind}");
         assert_eq!(queue.add(5), Added::Full, "{kind}");
@@ -329,8 +329,7 @@ fn a_future_that_was_ready_panics_when_it_is_polled() {
 /// A shut-down, each kind of drain and a stop end the waits of threads and tasks.
 #[test]
 fn the_end_of_the_queue_ends_the_wait() {
-    type End = fn(&WorkQueue<u32>);
-    let ends: [(&str, End); 5] = [
+    let ends: [Ending; 5] = [
         ("shut_down", |queue| queue.shut_down()),
         ("drain", |queue| assert!(queue.shut_down_with_drain_timeout(Duration::ZERO).is_err())),
         ("async drain", |queue| {
