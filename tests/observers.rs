@@ -415,7 +415,7 @@ histogram workqueue_work_duration_seconds{name=pods} 3
             // A loop gives way after a panic.
             let mut work = std::pin::pin!(work);
             (0..4).for_each(|_| _ = poll(work.as_mut(), &Arc::new(Calls::default())));
-            queue.take_delayed(); // so that the turn brings no run about
+            _ = queue.take_delayed(); // so that the turn brings no run about
             time.advance(1_000 * MS);
             with_local_recorder(&exporter, || queue.turn()); // which also reports
             _ = poll(work.as_mut(), &Arc::new(Calls::default()));
