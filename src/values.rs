@@ -375,8 +375,8 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static, V> ValueQueue<K, V> {
     }
 
     /// The value of a key that a worker holds: all that was added, and that no run has succeeded with. `None` if there is nothing, because
-    /// an earlier run has had it, or the key was added without a value. The item is an [`Item`](crate::Item) or an
-    /// [`OwnedItem`](crate::OwnedItem).
+    /// an earlier run has had it, or the key was added without a value. The item is an [`Item`](crate::Item), an
+    /// [`OwnedItem`](crate::OwnedItem), or a [`BatchItem`](crate::BatchItem).
     ///
     /// Call this first in a handler, before you read other state, because the run counts as one with this value from this call on. Values
     /// that are added later are for the next run. If the hand-out ends without a success of the [`Value`], the value stays, but does not

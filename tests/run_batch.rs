@@ -246,6 +246,24 @@ impl RateLimiter<u32> for ForgetsNoOne {
     }
 }
 
+/// An error whose drop panics.
+#[derive(Debug)]
+struct Bomb;
+
+impl std::fmt::Display for Bomb {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a bomb")
+    }
+}
+
+impl std::error::Error for Bomb {}
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        resume_unwind(Box::new("a drop"));
+    }
+}
+
 /// User code that panics while a key of a batch ends leaves the other keys alone, and the loop goes on.
 #[test]
 fn a_panic_at_the_end_of_a_key_is_not_one_of_the_others() {
@@ -253,15 +271,21 @@ fn a_panic_at_the_end_of_a_key_is_not_one_of_the_others() {
         let (builder, _time) = manual(WorkQueue::builder().rate_limiter(ForgetsNoOne));
         let queue = builder.build();
         let workers = queue.workers().on_error(|_, _| resume_unwind(Box::new("a hook"))).build();
-        let thread = run_one(way, &workers, 0..4, |batch| {
-            if let Some(item) = batch.get_mut(3) {
-                item.set_outcome(Err::<(), _>("no"));
+        let thread = run_one(way, &workers, 0..5, |batch| {
+            if batch.len() == 1 {
+                return Ok(()); // the next batch
             }
+            batch[0].set_outcome(Err::<(), _>(Bomb));
+            batch[1].set_outcome(());
+            batch[2].set_outcome(());
+            Err(Bomb)
         });
-        assert_eq!(delayed(&queue), [3], "{way:?}");
-        assert_eq!((workers.tally().succeeded, workers.tally().failed, workers.tally().panicked), (3, 1, 2));
+        assert_eq!(delayed(&queue), [0, 3, 4], "{way:?}");
+        // The hook panics three times, the limiter once, and each drop of an error.
+        wait_until(|| workers.tally().panicked == 6);
+        assert_eq!((workers.tally().succeeded, workers.tally().failed), (2, 3));
         queue.add(9);
-        wait_until(|| workers.tally().succeeded == 4);
+        wait_until(|| workers.tally().succeeded == 3);
         stopped(&workers, thread);
     }
 }

@@ -145,7 +145,7 @@ impl<'q, K: Hash + Eq + Clone + Send + Sync + 'static> Current<'q, K> {
     /// Ends each key after the handler. Returns whether user code has panicked.
     fn end(&mut self, ended: Result<Outcome, Box<dyn Any + Send>>) -> bool {
         match ended {
-            Ok(outcome) => self.end_each(Some(Ok(&outcome))),
+            Ok(outcome) => self.end_each(Some(Ok(&outcome))) | self.own.catch_user_panic(|| drop(outcome)),
             Err(payload) => {
                 self.own.count_panic();
                 let has_begun = self.has_begun;
@@ -169,6 +169,7 @@ impl<'q, K: Hash + Eq + Clone + Send + Sync + 'static> Current<'q, K> {
                 (None, Some(Err(message))) => own.run_panicked(item, span, message),
                 (None, None) => own.add_again(item),
             });
+            panics |= own.catch_user_panic(|| drop(outcome));
         }
         self.has_begun = false;
         panics
