@@ -600,14 +600,18 @@ impl<K> WorkQueue<K> {
         self.get_parked(&Deadline::never(), &|| false).ok()
     }
 
-    /// Like [`get`](Self::get), for a loop that may have to end instead: if it waits, and `leaves` says so after it was woken or before it
-    /// parks, the error is `Timeout`.
+    /// The first queued key, if there is one, for a loop that then [waits](Self::wait_unless).
     #[inline]
-    pub(crate) fn get_unless(&self, leaves: impl Fn() -> bool) -> Result<Item<'_, K>, GetTimeoutError> {
-        match Shared::try_take(&self.shared) {
-            Some(claimed) => Ok(Item::new(&self.shared, claimed)),
-            None => self.get_parked(&Deadline::never(), &leaves),
-        }
+    pub(crate) fn get_at_once(&self) -> Option<Item<'_, K>> {
+        Shared::try_take(&self.shared).map(|claimed| Item::new(&self.shared, claimed))
+    }
+
+    /// Like [`get`](Self::get), for a loop that may have to end instead: if `leaves` says so before it parks or after it was woken, the
+    /// error is `Timeout`.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn wait_unless(&self, leaves: &dyn Fn() -> bool) -> Result<Item<'_, K>, GetTimeoutError> {
+        self.get_parked(&Deadline::never(), leaves)
     }
 
     /// `get`, after it found no queued key.

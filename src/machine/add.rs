@@ -15,6 +15,7 @@ use crate::key::{KeyHash, OnAdd};
 use crate::order::{Group, NORMAL};
 use crate::{Added, DelayConflict};
 use equivalent::Equivalent;
+use std::num::NonZeroU64;
 
 /// How a key is added.
 #[derive(Clone, Copy)]
@@ -24,7 +25,8 @@ pub(crate) struct How<'s> {
     pub(crate) delay: Option<u64>,
     pub(crate) conflict: DelayConflict,
     /// A caller's delay ends at most this time after the first such add of it.
-    pub(crate) at_most: Option<u64>,
+    /// In nanoseconds, and one more.
+    pub(crate) at_most: Option<NonZeroU64>,
     pub(crate) failure: Failure<'s>,
     /// The holder's limiter did not count this failure, because the delay of the last retry has not passed. So that retry stands, unless
     /// this delay is longer.
@@ -192,8 +194,10 @@ impl<K> Machine<K> {
         let delay = self.count_failure(entry, how.failure, how.delay);
         self.counts.retries += u64::from(delay.is_some());
         let delay = delay.filter(|delay| *delay > 0).map(|delay| match how.at_most {
-            Some(at_most) => self.later.bounded(entry.number(), how.now, delay, at_most),
-            None => delay,
+            Some(at_most) if how.conflict == DelayConflict::Replace => {
+                self.later.bounded(entry.number(), how.now, delay, at_most.get() - 1)
+            }
+            _ => delay,
         });
         if let Some(delay) = delay.filter(|delay| *delay > 0) {
             let deadline = self.later.deadline(how.now, delay);

@@ -316,7 +316,7 @@ impl<K> Shared<K> {
             priority: options.level(),
             delay: options.delay.map(nanos),
             conflict: options.conflict,
-            at_most: options.at_most.filter(|_| options.conflict == DelayConflict::Replace).map(nanos),
+            at_most: options.at_most,
             failure,
             is_uncounted: options.is_uncounted,
             now: 0,

@@ -77,15 +77,16 @@ impl Flags {
     pub(super) const PACED: Self = Self(1 << 8);
     /// The queue is [paused](super::pause). The shut-down clears it for good.
     pub(super) const PAUSED: Self = Self(1 << 9);
-
     /// The number of keys has a [bound](crate::bound). Never cleared.
     pub(super) const BOUNDED: Self = Self(1 << 10);
+    /// Tasks may have alarms, or runs limits, so that a step of the driver has to look for them.
+    pub(super) const TIMED: Self = Self(1 << 11);
 
     /// Some thread or task waits for keys, or for the end of the work.
     pub(super) const AWAITED: Self = Self(Self::GETTERS.0 | Self::DRAINERS.0);
 
     /// The flags that make an add take its slow path.
-    pub(super) const ADD: Self = Self(!(Self::DRAINERS.0 | Self::PACED.0 | Self::PAUSED.0));
+    pub(super) const ADD: Self = Self(!(Self::DRAINERS.0 | Self::PACED.0 | Self::PAUSED.0 | Self::TIMED.0));
     /// The same, for a hand-out.
     pub(super) const HAND_OUT: Self =
         Self(Self::MEASURED.0 | Self::NO_DRIVER.0 | Self::ORDERED.0 | Self::LIMITED.0 | Self::PACED.0 | Self::PAUSED.0);

@@ -15,6 +15,7 @@
 //!
 //! A getter whose wait ends has taken no key. It leaves the list as a `get_timeout` does, or a future that is dropped (W3).
 
+use super::hub::Flags;
 use super::{Shared, Wait};
 use crate::Item;
 use crate::get_async::GetAsync;
@@ -62,6 +63,7 @@ impl<K> Shared<K> {
                 let called = hub.call_driver(until);
                 hub.wakes.append(called);
             }
+            hub.set(Flags::TIMED, true);
             hub.alarms.set(until, alarm, waiter)
         };
         this.discard(earlier); // after the lock (W4)

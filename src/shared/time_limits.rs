@@ -11,6 +11,7 @@
 //! A queue without limits pays nothing but a look of the driver at an empty list.
 
 use super::Shared;
+use super::hub::Flags;
 use super::limited_runs::{Late, LimitedRun, Tell};
 use crate::key::SlotId;
 use crate::machine::NEVER;
@@ -32,6 +33,7 @@ impl<K> Shared<K> {
         };
         {
             let mut hub = this.hub();
+            hub.set(Flags::TIMED, true);
             hub.limited_runs.insert(slot, began, late_at, tell);
             if this.settings.driver == Driver::Thread {
                 let called = hub.call_driver(late_at);
@@ -55,6 +57,8 @@ impl<K> Shared<K> {
     }
 
     /// Tells of the runs that are late at this time, and wakes those who wait for that.
+    #[cold]
+    #[inline(never)]
     pub(super) fn tell_of_late_runs(&self, now: u64) {
         let late = self.hub().limited_runs.take_late(now);
         for Late { began, tell, run } in late {

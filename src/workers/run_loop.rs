@@ -189,10 +189,13 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
     ) {
         let Inner { queue, loops, .. } = &*self.workers;
         while !loops.ends(&self.counts) {
-            let item = match queue.get_unless(|| loops.may_end(&self.counts)) {
-                Ok(item) => item,
-                Err(GetTimeoutError::Timeout) => continue,
-                Err(GetTimeoutError::ShutDown) => return,
+            let item = match queue.get_at_once() {
+                Some(item) => item,
+                None => match queue.wait_unless(&|| loops.may_end(&self.counts)) {
+                    Ok(item) => item,
+                    Err(GetTimeoutError::Timeout) => continue,
+                    Err(GetTimeoutError::ShutDown) => return,
+                },
             };
             let (item, span) = current.insert((item, RunSpan::none()));
             self.enter(span, item);

@@ -419,7 +419,8 @@ impl Run {
                 (Failure::Told, asked.max(Some(external)))
             }
         };
-        let (conflict, at_most, now) = (how.conflict, how.bound(), self.reference.now);
+        let (conflict, now) = (how.conflict, self.reference.now);
+        let at_most = how.at_most.and_then(|nanos| std::num::NonZeroU64::new(nanos.saturating_add(1)));
         (machine::How { priority, delay, conflict, at_most, failure, is_uncounted: false, now }, asked)
     }
 

@@ -21,7 +21,7 @@ pub(crate) use thread::start_driver_thread;
 use self::states::{DriverState, NextStep, RETRY};
 use super::Shared;
 use super::getters::BUSY;
-use super::hub::HubGuard;
+use super::hub::{Flags, HubGuard};
 use super::locked::{Busy, Held, Locked};
 use super::state::if_free;
 use crate::machine::{BATCH, Expired, NEVER};
@@ -43,7 +43,10 @@ impl<K> Shared<K> {
     /// `turn`. It visits busy shards last (P21).
     pub(crate) fn turn(this: &Arc<Self>) -> usize {
         let now = this.settings.clock.now();
-        this.tell_of_late_runs(now);
+        let is_timed = this.flags().has(Flags::TIMED);
+        if is_timed {
+            this.tell_of_late_runs(now);
+        }
         let (mut expired, mut sorts, mut busy) = (0, 0, Busy::default());
         for locked in this.all() {
             match this.lock_unless_busy(locked) {
@@ -55,7 +58,9 @@ impl<K> Shared<K> {
             expired += this.turn_of(locked.lock(), now, &mut sorts);
         }
         this.wake_for_tokens();
-        this.ring(now);
+        if is_timed {
+            this.ring(now);
+        }
         if this.report_interval != NEVER {
             Self::report_if_due(this, now);
         }
@@ -116,8 +121,10 @@ impl<K> Shared<K> {
         this.wake_passed_by();
         this.wake_for_tokens();
         let now = this.settings.clock.now(); // first, so that what has expired until now is added before the report
-        this.ring(now);
-        this.tell_of_late_runs(now);
+        if this.flags().has(Flags::TIMED) {
+            this.ring(now);
+            this.tell_of_late_runs(now);
+        }
         let parks = this.expire_all();
         if this.is_report_due(now) {
             drop(parks);
@@ -156,11 +163,15 @@ impl<K> Shared<K> {
     }
 
     /// Wakes the tasks whose [alarms](super::linger) are at this time or before.
+    #[cold]
+    #[inline(never)]
     fn ring(&self, now: u64) {
         let mut hub = self.hub();
         let mut due = WakeList::default();
         hub.alarms.take_due(now, &mut due);
         hub.wakes.append(due);
+        let are_some = hub.alarms.first() < NEVER || hub.limited_runs.next().is_some();
+        hub.set(Flags::TIMED, are_some);
     }
 
     /// Wakes a getter for each token that has come.
