@@ -157,9 +157,9 @@ impl<K: Hash + Eq> Inspect<'_, K> {
     /// let state = queue.inspect().key(&102);
     /// assert_eq!(state.to_string(), "queued at priority 0, behind its group's limit of 1");
     ///
-    /// item.retry();
+    /// item.requeue_after(std::time::Duration::from_secs(60));
     /// let state = queue.inspect().key(&101);
-    /// assert_eq!((state.activity, state.delay.unwrap().by), (KeyActivity::Delayed, DelayedBy::Retry));
+    /// assert_eq!((state.activity, state.delay.unwrap().by), (KeyActivity::Delayed, DelayedBy::Requeue));
     /// assert_eq!(queue.inspect().key(&103).activity, KeyActivity::Absent);
     /// ```
     #[must_use]
