@@ -460,10 +460,12 @@ impl<K> Free<K> {
         drop(over);
         // No other add was accepted because of this one: its answer would have come before the shut-down, and then the thread that told
         // that nothing is left would have seen this one begun.
-        *owed = self.take_back(node, |bits| bits.is_live(number)).1;
+        let (taken, ends) = self.take_back(node, |bits| bits.is_live(number));
+        *owed = ends;
         self.lines.uncount_dead(); // its entry was not pushed
         self.release(node);
-        Added::Rejected
+        // If another call has taken the key out meanwhile, such as a stop, which lists it, the add came before that call.
+        if taken.is_some() { Added::Rejected } else { Added::Queued }
     }
 
     /// The same for an add that has made a held key dirty, and owns a claim on it.

@@ -60,7 +60,7 @@ impl<'q> Run<'q> {
     /// `add_wait`, or its future if that would wait, or every other time.
     pub(super) fn add_wait(&mut self, n: u8) {
         let queue = self.queue;
-        if !self.reference.is_full_for(n) && self.reference.steps % 2 == 0 {
+        if !self.reference.is_full_for(n) && self.reference.steps & 1 == 0 {
             let added = self.call(|| queue.add_wait(Key::new(n)));
             return self.expect(added, |reference| reference.add_now(n));
         }
