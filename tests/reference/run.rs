@@ -436,6 +436,7 @@ impl<'q> Run<'q> {
                 };
                 self.loops.push(Loop {
                     at: At::Free,
+                    is_limited: self.starts % 3 != 1,
                     limit: None,
                     late_at: None,
                     keys: 0,

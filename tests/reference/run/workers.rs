@@ -26,6 +26,8 @@ pub(super) enum At {
 
 pub(super) struct Loop {
     pub(super) at: At,
+    /// Whether its runs have the limit of the plan: batches have none.
+    pub(super) is_limited: bool,
     /// When its run is late, if it has a limit; and the same if nobody has found it late.
     pub(super) limit: Option<u64>,
     pub(super) late_at: Option<u64>,
@@ -129,7 +131,7 @@ impl<'q> Run<'q> {
         own.flag = Arc::default();
         let outcome = own.script.outcome.lock().unwrap().as_ref().map(|(name, _)| name.clone());
         let is_held = matches!(own.at, At::Holding(_));
-        let is_found_late = is_held && self.plan.time_limit.is_some() && own.late_at.is_none();
+        let is_found_late = is_held && own.limit.is_some() && own.late_at.is_none();
         let outcome = outcome.or(is_found_late.then_some(Outcome::TimedOut));
         let is_late = is_found_late || own.late_at.is_some_and(|late_at| late_at <= self.reference.now);
         own.script.late.lock().unwrap().take();
@@ -168,7 +170,8 @@ impl<'q> Run<'q> {
                 assert_eq!(*priority, self.reference.hand_out(*key));
                 self.catch_up();
                 place = At::Holding(*key);
-                own.limit = self.plan.time_limit.map(|limit| self.reference.now.saturating_add(limit));
+                let limit = self.plan.time_limit.filter(|_| own.is_limited);
+                own.limit = limit.map(|limit| self.reference.now.saturating_add(limit));
                 own.late_at = own.limit;
                 keys += 1;
             } else {
