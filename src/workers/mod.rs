@@ -311,13 +311,13 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkersBuilder<K> {
     ///
     /// # Examples
     /// ```
-    /// let queue = keyqueue::WorkQueue::<&str>::new();
+    /// let queue = keyqueue::WorkQueue::<String>::new();
     /// let workers = queue
     ///     .workers()
     ///     .max_retries(0)
     ///     .keep_errors(1000)
     ///     .spawn(1, |_| Err::<(), _>("connection refused"))?;
-    /// queue.add("pod-1");
+    /// queue.add("pod-1".to_owned());
     /// let _leftover = workers.drain();
     /// let state = queue.inspect().key("pod-1");
     /// assert_eq!(state.last_error.as_deref(), Some("connection refused"));
