@@ -344,7 +344,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
             Outcome::RetryAfter { delay, ref error } => self.failed(item, delay, &**error),
             Outcome::PauseGroup { delay, ref error } => self.pause_group(item, delay, &**error),
             Outcome::GiveUp(ref reason) => {
-                self.keep_error(&item, &**reason);
+                self.keep_error(&item, reason);
                 let (retries, _) = self.retries(&item);
                 self.give_up(item, GivenUp { retries, reason: Some(&**reason), ..GivenUp::default() });
             }
@@ -363,7 +363,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
     }
 
     fn tell_error(&self, item: &Item<'_, K>, error: &(dyn Error + Send + Sync + 'static)) {
-        self.keep_error(item, error);
+        self.keep_error(item, &error);
         if let Some(hook) = &self.workers.hooks.on_error {
             self.catch_user_panic(|| hook(item, error));
         }
