@@ -26,7 +26,7 @@ pub struct AddOptions {
     /// `None` means that the caller set no delay, which counts as a delay of zero, but not as a retry.
     pub(crate) delay: Option<Duration>,
     pub(crate) conflict: DelayConflict,
-    /// In nanoseconds, and one more, so that it takes one word.
+    /// In nanoseconds, and one more, so that it takes one word. The largest number stands for a time without an end.
     pub(crate) at_most: Option<NonZeroU64>,
     pub(crate) rate_limited: bool,
     /// `None` means NORMAL for an add, and the item's priority for a holder.

@@ -9,7 +9,7 @@
 //!
 //! [`delays`](super::delays) says what an add does about a delay.
 
-use super::later::Due;
+use super::later::{Due, NEVER};
 use super::{EntryRef, Failure, Machine, Mode, Owed};
 use crate::key::{KeyHash, OnAdd};
 use crate::order::{Group, NORMAL};
@@ -25,7 +25,7 @@ pub(crate) struct How<'s> {
     pub(crate) delay: Option<u64>,
     pub(crate) conflict: DelayConflict,
     /// A caller's delay ends at most this time after the first such add of it.
-    /// In nanoseconds, and one more.
+    /// In nanoseconds, and one more; the largest number stands for `NEVER`.
     pub(crate) at_most: Option<NonZeroU64>,
     pub(crate) failure: Failure<'s>,
     /// The holder's limiter did not count this failure, because the delay of the last retry has not passed. So that retry stands, unless
@@ -195,7 +195,8 @@ impl<K> Machine<K> {
         self.counts.retries += u64::from(delay.is_some());
         let delay = delay.filter(|delay| *delay > 0).map(|delay| match how.at_most {
             Some(at_most) if how.conflict == DelayConflict::Replace => {
-                self.later.bounded(entry.number(), how.now, delay, at_most.get() - 1)
+                let at_most = if at_most == NonZeroU64::MAX { NEVER } else { at_most.get() - 1 };
+                self.later.bounded(entry.number(), how.now, delay, at_most)
             }
             _ => delay,
         });
