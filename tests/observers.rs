@@ -314,6 +314,7 @@ mod facade {
 counter workqueue_adds_total{name=pods} 7
 counter workqueue_coalesced_total{name=pods} 1
 counter workqueue_failures_total{name=pods} 1
+counter workqueue_full_total{name=pods} 0
 counter workqueue_given_up_total{name=pods} 1
 counter workqueue_late_runs_total{name=pods} 0
 counter workqueue_panics_total{name=pods} 1
