@@ -386,9 +386,9 @@
 //! # Producers that must wait
 //!
 //! `add` never waits, and the number of *different* keys bounds the queue. If this is not enough, give the queue a
-//! [bound](crate::WorkQueueBuilder::max_keys). An add of a new key is then refused when the queue has so many, which a server may pass on,
-//! and [`add_wait`](crate::WorkQueue::add_wait) waits for room. (A semaphore with a permit for each add does not work: several adds may
-//! lead to one run, and a retry is a run without an add.)
+//! [bound](crate::WorkQueueBuilder::max_keys). A full queue refuses each new key, so that a server can answer that there are too many
+//! requests, or the producer calls [`add_wait`](crate::WorkQueue::add_wait), which waits for room. (A semaphore with a permit for each add
+//! does not work, because several adds may lead to one run, and a retry is a run without an add.)
 //! ```
 //! use keyqueue::{Added, WorkQueue};
 //!

@@ -148,9 +148,16 @@ pub enum DelayedBy {
 }
 
 impl KeyState {
-    /// `is_paused`: whether the queue is. `paced_until`: when the next token of the pace comes, if there is none now. `external`: failures
-    /// that the queue has not counted.
-    pub(crate) fn new(seen: &KeySeen, is_paused: bool, paced_until: Option<u64>, external: usize, now: u64) -> Self {
+    /// `late_at`: when its run is late, if that has a limit. `is_paused`: whether the queue is. `paced_until`: when the next token of the pace
+    /// comes, if there is none now. `external`: failures that the queue has not counted.
+    pub(crate) fn new(
+        seen: &KeySeen,
+        late_at: Option<u64>,
+        is_paused: bool,
+        paced_until: Option<u64>,
+        external: usize,
+        now: u64,
+    ) -> Self {
         let left = |until| time_left(until, now);
         let queued = || {
             let held_back = seen.group.as_ref().and_then(|group| HeldBack::of(group, now)).map(KeyActivity::HeldBack);
@@ -159,9 +166,7 @@ impl KeyState {
             held_back.or(paused).or(paced).unwrap_or(KeyActivity::Queued)
         };
         let activity = match (seen.is_processing, seen.is_dirty, seen.delay, seen.rests_until) {
-            (true, dirty, ..) => {
-                KeyActivity::Processing { dirty, late: seen.late_at.is_some_and(|late_at| late_at <= now) }
-            }
+            (true, dirty, ..) => KeyActivity::Processing { dirty, late: late_at.is_some_and(|late_at| late_at <= now) },
             (false, true, ..) => queued(),
             (false, false, Some(_), _) => KeyActivity::Delayed,
             (false, false, None, Some(until)) => KeyActivity::CoolingDown { left: left(until) },

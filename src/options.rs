@@ -1,6 +1,6 @@
 //! How a key is added: at once or after a delay, and what happens to a delay that it already has.
 
-use std::num::NonZeroU64;
+use crate::time::{Nanos, nanos};
 use std::time::Duration;
 
 /// How [`WorkQueue::add_with`](crate::WorkQueue::add_with) adds a key. By default it does so at once, like [`add`](crate::WorkQueue::add).
@@ -26,8 +26,7 @@ pub struct AddOptions {
     /// `None` means that the caller set no delay, which counts as a delay of zero, but not as a retry.
     pub(crate) delay: Option<Duration>,
     pub(crate) conflict: DelayConflict,
-    /// In nanoseconds, and one more, so that it takes one word. The largest number stands for a time without an end.
-    pub(crate) at_most: Option<NonZeroU64>,
+    pub(crate) at_most: Option<Nanos>,
     pub(crate) rate_limited: bool,
     /// `None` means NORMAL for an add, and the item's priority for a holder.
     pub(crate) priority: Option<Priority>,
@@ -372,8 +371,7 @@ impl AddOptions {
     /// ```
     #[doc(alias = "debounce")]
     pub const fn at_most(mut self, time: Duration) -> Self {
-        let nanos = time.as_nanos();
-        self.at_most = NonZeroU64::new(if nanos < u64::MAX as u128 { nanos as u64 + 1 } else { u64::MAX });
+        self.at_most = Some(Nanos::new(nanos(time)));
         self
     }
 }

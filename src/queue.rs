@@ -111,7 +111,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     /// Like [`add`](Self::add), but if the key is new and the queue [full](crate::WorkQueueBuilder::max_keys), waits until there is room.
     /// Never returns [`Added::Full`]. Without a bound this is an `add`.
     ///
-    /// Whoever comes first takes the room, so a plain add may come before those that wait.
+    /// The adds that wait have no right to the room: a plain add that comes first takes it.
     ///
     /// # Panics
     /// Like [`add`](Self::add).

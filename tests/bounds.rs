@@ -1,6 +1,8 @@
 //! The bound on the number of keys: which adds it refuses, which keys count, and the adds that wait for room. The random lives of
 //! `reference/` have it, too, and count the keys. Here is what takes threads or a driver thread, and each kind of queue.
 
+#[path = "support/kinds.rs"]
+mod kinds;
 #[path = "support/tasks.rs"]
 mod tasks;
 #[path = "support/until.rs"]
@@ -11,6 +13,7 @@ use keyqueue::values::{Refused, ValueQueue};
 use keyqueue::{
     AddOptions, AddWait, Added, Clock, DelayConflict, Driver, Item, MockClock, Priority, WorkQueue, WorkQueueBuilder,
 };
+use kinds::kinds;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -22,24 +25,7 @@ use tasks::{Calls, poll};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// The kinds of queues whose adds take different ways.
-fn kinds() -> Vec<(&'static str, WorkQueueBuilder<u32>)> {
-    let builder = WorkQueue::builder;
-    vec![
-        ("plain", builder()),
-        ("measured", builder().measure(true)),
-        ("shards", builder().shards(4)),
-        ("groups", builder().fair_by(|key: &u32| key % 3)),
-        ("limits", builder().fair_by(|key: &u32| key % 3).max_processing_per_group(100)),
-        ("groups in shards", builder().fair_by(|key: &u32| key % 3).shards(4)),
-        #[cfg(feature = "lock-free")]
-        ("lock-free", builder().lock_free()),
-        #[cfg(feature = "lock-free")]
-        ("lock-free shards", builder().lock_free().shards(4)),
-    ]
-}
-
-/// The same with a clock and a driver that the test moves.
+/// The kinds of queues with a clock and a driver that the test moves.
 fn manual_kinds(most: usize) -> Vec<(&'static str, WorkQueue<u32>, MockClock)> {
     let manual = |(kind, builder): (_, WorkQueueBuilder<u32>)| {
         let (clock, time) = Clock::mock();

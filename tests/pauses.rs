@@ -1,6 +1,8 @@
 //! Pauses of the whole queue. The random lives of `reference/` have them, too, and judge each hand-out. Here is what takes threads or a
 //! driver thread, and each kind of queue.
 
+#[path = "support/kinds.rs"]
+mod kinds;
 #[path = "support/tasks.rs"]
 mod tasks;
 #[path = "support/until.rs"]
@@ -22,21 +24,10 @@ const LONG: Duration = Duration::from_secs(if cfg!(miri) { 3000 } else { 60 });
 
 /// The kinds of queues that read the flag in different places.
 fn kinds() -> Vec<(&'static str, WorkQueueBuilder<u32>)> {
-    let builder = WorkQueue::builder;
-    vec![
-        ("plain", builder()),
-        ("measured", builder().measure(true)),
-        ("shards", builder().shards(4)),
-        ("groups", builder().fair_by(|key: &u32| key % 3)),
-        ("limits", builder().fair_by(|key: &u32| key % 3).max_processing_per_group(100)),
-        ("groups in shards", builder().fair_by(|key: &u32| key % 3).shards(4)),
-        ("a pace", builder().pace(1e6, 1000)),
-        ("a pace, turned", builder().pace(1e6, 1000).driver(Driver::Manual)),
-        #[cfg(feature = "lock-free")]
-        ("lock-free", builder().lock_free()),
-        #[cfg(feature = "lock-free")]
-        ("lock-free shards", builder().lock_free().shards(4)),
-    ]
+    let mut all = kinds::kinds();
+    all.push(("a pace", WorkQueue::builder().pace(1e6, 1000)));
+    all.push(("a pace, turned", WorkQueue::builder().pace(1e6, 1000).driver(Driver::Manual)));
+    all
 }
 
 /// All getters find nothing, and the calls that change or show the queue do what they always do.

@@ -56,6 +56,22 @@ fn spawn(queue: &WorkQueue<u32>, threads: usize, seen: &Arc<Seen>) -> Workers<u3
     queue.workers().spawn(threads, move |_| seen.run()).unwrap()
 }
 
+#[cfg(feature = "tokio")]
+fn spawn_tasks(workers: &Workers<u32>, runtime: &tokio::runtime::Runtime, tasks: usize, seen: &Arc<Seen>) {
+    let (_in_it, seen) = (runtime.enter(), Arc::clone(seen));
+    workers.spawn_tasks(tasks, move |_| {
+        let seen = Arc::clone(&seen);
+        Box::pin(async move {
+            seen.enter();
+            tokio::task::yield_now().await; // others may enter
+            while !seen.is_open.load(SeqCst) {
+                tokio::task::yield_now().await;
+            }
+            seen.leave();
+        })
+    });
+}
+
 /// Loops that wait for a key end before the call's next key, and the others process all of them.
 #[test]
 fn idle_loops_end_at_once() {
@@ -221,19 +237,7 @@ fn tasks_become_more_and_fewer() {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).build().unwrap();
         let (queue, seen) = (WorkQueue::<u32>::new(), Arc::new(Seen::default()));
         let workers = queue.workers().build();
-        {
-            let (_in_it, seen) = (runtime.enter(), Arc::clone(&seen));
-            workers.spawn_tasks(2, move |_| {
-                let seen = Arc::clone(&seen);
-                Box::pin(async move {
-                    seen.enter();
-                    while !seen.is_open.load(SeqCst) {
-                        tokio::task::yield_now().await;
-                    }
-                    seen.leave();
-                })
-            });
-        }
+        spawn_tasks(&workers, &runtime, 2, &seen);
         queue.add_all(0..20);
         wait_until(|| seen.at_once.load(SeqCst) == 2);
         workers.set_concurrency(6).unwrap();
@@ -281,16 +285,7 @@ fn a_task_that_ends_for_another_reason_is_one_of_those_that_were_to_end() {
     let workers = queue.workers().build();
     let runtimes = [(); 2].map(|()| {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
-        let (in_it, seen) = (runtime.enter(), Arc::clone(&seen));
-        workers.spawn_tasks(2, move |_| {
-            let seen = Arc::clone(&seen);
-            Box::pin(async move {
-                while !seen.is_open.load(SeqCst) {
-                    tokio::task::yield_now().await;
-                }
-            })
-        });
-        drop(in_it);
+        spawn_tasks(&workers, &runtime, 2, &seen);
         runtime
     });
     queue.add_all(0..4);
@@ -311,19 +306,9 @@ fn a_task_that_ends_for_another_reason_is_one_of_those_that_were_to_end() {
 #[test]
 fn idle_tasks_end_at_once() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let (queue, seen) = (WorkQueue::<u32>::new(), Arc::new(Seen::default()));
+    let (queue, seen) = (WorkQueue::<u32>::new(), Seen::default().open());
     let workers = queue.workers().build();
-    {
-        let (_in_it, seen) = (runtime.enter(), Arc::clone(&seen));
-        workers.spawn_tasks(4, move |_| {
-            let seen = Arc::clone(&seen);
-            Box::pin(async move {
-                seen.enter();
-                tokio::task::yield_now().await;
-                seen.leave();
-            })
-        });
-    }
+    spawn_tasks(&workers, &runtime, 4, &seen);
     // Nothing runs between these calls.
     let run_until = |holds: &dyn Fn() -> bool| {
         runtime.block_on(async {

@@ -1,8 +1,8 @@
 //! Time limits of the runs of [`Workers`](keyqueue::Workers).
 //!
-//! Checks: a task's handler is dropped at the limit, by the queue's clock, and its key is retried like any that has failed; a thread's handler
-//! is only told; each run past its limit is told of once, whoever finds it first, and however it ends. Each of these meets the other parts of
-//! the queue: stops, panics, cool-downs, limits of groups, the pause, values.
+//! Checks: a task's handler is dropped at the limit, by the queue's clock, and its key is retried like any key that has failed. A thread's
+//! handler goes on, and can ask whether it is late. `on_stuck` is called once for each run past its limit, however that run ends. All this
+//! is tried beside stops, panics, cool-downs, limits of groups, the pause and values.
 
 mod support {
     pub(crate) mod manual;

@@ -9,13 +9,13 @@
 //!
 //! [`delays`](super::delays) says what an add does about a delay.
 
-use super::later::{Due, NEVER};
+use super::later::Due;
 use super::{EntryRef, Failure, Machine, Mode, Owed};
 use crate::key::{KeyHash, OnAdd};
 use crate::order::{Group, NORMAL};
+use crate::time::Nanos;
 use crate::{Added, DelayConflict};
 use equivalent::Equivalent;
-use std::num::NonZeroU64;
 
 /// How a key is added.
 #[derive(Clone, Copy)]
@@ -25,8 +25,7 @@ pub(crate) struct How<'s> {
     pub(crate) delay: Option<u64>,
     pub(crate) conflict: DelayConflict,
     /// A caller's delay ends at most this time after the first such add of it.
-    /// In nanoseconds, and one more; the largest number stands for `NEVER`.
-    pub(crate) at_most: Option<NonZeroU64>,
+    pub(crate) at_most: Option<Nanos>,
     pub(crate) failure: Failure<'s>,
     /// The holder's limiter did not count this failure, because the delay of the last retry has not passed. So that retry stands, unless
     /// this delay is longer.
@@ -195,8 +194,7 @@ impl<K> Machine<K> {
         self.counts.retries += u64::from(delay.is_some());
         let delay = delay.filter(|delay| *delay > 0).map(|delay| match how.at_most {
             Some(at_most) if how.conflict == DelayConflict::Replace => {
-                let at_most = if at_most == NonZeroU64::MAX { NEVER } else { at_most.get() - 1 };
-                self.later.bounded(entry.number(), how.now, delay, at_most)
+                self.later.bounded(entry.number(), how.now, delay, at_most.get())
             }
             _ => delay,
         });

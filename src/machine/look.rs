@@ -88,8 +88,6 @@ pub(crate) struct KeySeen {
     /// When it became dirty and when it was handed out, if this was measured.
     pub(crate) queued_at: Option<u64>,
     pub(crate) started_at: Option<u64>,
-    /// When its run is late, if that has a limit. The machine does not know.
-    pub(crate) late_at: Option<u64>,
     /// The deadline and the priority of its first delay, and who has set it.
     pub(crate) delay: Option<(u64, i8, DelayedBy)>,
     pub(crate) rests_until: Option<u64>,
@@ -160,7 +158,6 @@ impl<'m, K> View<'m, K> {
             priority: entry.priority(),
             queued_at: self.queued_at(),
             started_at: if is_processing { machine.measured_start(entry) } else { None },
-            late_at: None,
             delay: self.delay().map(|(deadline, priority)| (deadline, priority, machine.first_setter(entry))),
             rests_until: state.is_resting().then(|| machine.later.records[self.number()].deadline()),
             group: if state.is_active() { self.group() } else { None },

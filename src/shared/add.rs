@@ -91,8 +91,8 @@ impl<K: Hash + Eq> Shared<K> {
         now: Now,
         wakeups: Wakeups,
     ) -> Added {
-        if this.settings.order.has_groups() || this.bound.is_some() {
-            return Self::add_of_group(this, held, key, hash, now, wakeups);
+        if this.needs_place() {
+            return Self::add_to_place(this, held, key, hash, now, wakeups);
         }
         // Dropped last, after the rest of the call: a drop that panics must not leave a delay without a driver.
         let mut hand = Some(key);
@@ -110,7 +110,7 @@ impl<K: Hash + Eq> Shared<K> {
 
     /// The same in a queue with groups and one shard, or with a bound.
     #[inline(never)]
-    fn add_of_group<'s>(
+    fn add_to_place<'s>(
         this: &'s Arc<Self>,
         held: Held<'s, K>,
         key: K,
@@ -158,7 +158,7 @@ impl<K: Hash + Eq> Shared<K> {
             this.expect_levels();
         }
         let how = this.how(&options);
-        if this.settings.order.has_groups() || this.bound.is_some() {
+        if this.needs_place() {
             return Self::add_in_group(this, key, hash, how);
         }
         let mut hand; // as in `add_special`
@@ -249,6 +249,12 @@ impl<K: Hash + Eq> Shared<K> {
             Self::after_add(this, added);
         }
         added
+    }
+
+    /// Whether an add first looks for the place of its key, to ask for the group of a new one, or for room.
+    #[inline]
+    pub(super) fn needs_place(&self) -> bool {
+        self.settings.order.has_groups() || self.bound.is_some()
     }
 
     /// The place of a key.

@@ -93,7 +93,7 @@ impl<K: Hash + Eq> Adding<'_, K> {
     fn may_stage(&self) -> bool {
         let shared = self.shared;
         let has_locks = shared.is_single() || shared.shards() > 1;
-        let is_plain = !shared.is_observed() && !shared.settings.order.has_groups() && shared.bound.is_none();
+        let is_plain = !shared.is_observed() && !shared.needs_place();
         size_of::<K>() <= LARGEST && has_locks && is_plain && shared.ready() >= MANY
     }
 

@@ -232,24 +232,23 @@ impl<K: Hash + Eq> Shared<K> {
         Q: Hash + Equivalent<K> + ToOwned<Owned: Into<K>> + ?Sized,
     {
         let external = self.external_failures(key);
-        let seen = self.see_key(key).unwrap_or_default();
+        let (seen, late_at) = self.see_key(key).unwrap_or_default();
         let now = self.settings.clock.now();
         let tokens = self.pace.as_ref().map(|pace| pace.tokens(now));
         let paced_until = tokens.filter(|tokens| tokens.count == 0).map(|tokens| tokens.more_at);
-        let mut state = KeyState::new(&seen, self.is_paused(), paced_until, external, now);
+        let mut state = KeyState::new(&seen, late_at, self.is_paused(), paced_until, external, now);
         state.last_error = self.last_error(key);
         state
     }
 
-    /// Looks at a key, and at the limit of its run.
-    fn see_key<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> Option<KeySeen> {
+    /// Looks at a key, and when its run is late, if that has a limit.
+    fn see_key<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> Option<(KeySeen, Option<u64>)> {
         let hash = self.hash(key);
         // Under the lock of the shard, so that the hand-out has not ended.
         let see_limit = |mut seen: KeySeen| {
-            if let Some((began, late_at)) = seen.slot.and_then(|slot| self.limit_of(slot)) {
-                (seen.started_at, seen.late_at) = (seen.started_at.or(Some(began)), Some(late_at));
-            }
-            seen
+            let limit = seen.slot.and_then(|slot| self.limit_of(slot));
+            seen.started_at = seen.started_at.or(limit.map(|(began, _)| began));
+            (seen, limit.map(|(_, late_at)| late_at))
         };
         if_free!(self, free => Self::free_see_key(free, key, hash).map(see_limit));
         let see = |locked: &Locked<K>, hash| {

@@ -5,10 +5,11 @@
 //!   driver  parks until the first limit ─▶ hub: the runs that are late ─ unlock ─▶ tell of each, and wake those who wait for it
 //! ```
 //!
-//! The driver or the end of the run takes what tells of it, under the hub's lock, so a run is told of once. When the driver has told of it,
-//! it says so in the list, and wakes the task, whose loop drops the handler. If the handler ends first, it has ended.
+//! Whoever finds a run late takes its hook out of the list, under the hub's lock, and calls the hook after the lock. That is the driver, or
+//! the loop if the run ends first, so the hook is called once. The driver then marks the run as told in the list and wakes the task, whose
+//! loop drops the handler.
 //!
-//! A queue without limits pays nothing but a look of the driver at an empty list.
+//! A queue without limits pays nothing, because a flag tells the driver whether there is a list to look at.
 
 use super::Shared;
 use super::hub::Flags;

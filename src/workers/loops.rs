@@ -15,8 +15,8 @@ use std::task::{Context, Poll};
 /// A run of a handler that has ended counts in one of [`succeeded`](Self::succeeded), [`paused`](Self::paused),
 /// [`failed`](Self::failed) and [`refused`](Self::refused), so their sum is the number of runs. It counts before its key is done; a refused
 /// one counts in another of them until the queue refuses its key. If a task is dropped while its handler waits, the run counts in none, and
-/// its key is added again. The other fields count the retried, requeued and given-up keys, the runs past their time
-/// limit, and the caught panics.
+/// its key is added again. The other fields count the retried, requeued and given-up keys, the runs past their time limit, and the caught
+/// panics.
 ///
 /// [`Runs`] counts the runs of all workers of a queue, with one field for each result.
 ///

@@ -43,7 +43,7 @@ use crate::time::deadline::Deadline;
 use crate::{Item, Leftover};
 use loops::Loops;
 use run_loop::{Hooks, Loop};
-use size::{Start, Threads, outcome_of};
+use size::{Start, Threads};
 use std::error::Error;
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -397,7 +397,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkersBuilder<K> {
     ///     .workers()
     ///     .time_limit(Duration::from_millis(5))
     ///     .on_stuck(move |key, _| stuck.send(*key).unwrap())
-    ///     .spawn(1, |_| std::thread::park())?; // for ever
+    ///     .spawn(1, |_| std::thread::park())?; // never returns
     /// queue.add("pod-1");
     /// assert_eq!(keys.recv().unwrap(), "pod-1");
     /// # let _ = workers;
@@ -589,7 +589,8 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkersBuilder<K> {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, wrong));
         }
         let workers = self.build();
-        let starter = std::sync::Arc::new(Threads::new(name, outcome_of(handler)));
+        let handler = move |item: &Item<'_, K>| handler(item).into_outcome();
+        let starter = std::sync::Arc::new(Threads::new(name, handler));
         workers.inner.start_with(&starter);
         // The threads wait at the gate until all of them are started.
         let gate = workers.inner.loops.gate();

@@ -19,7 +19,7 @@
 //! one, so the handler is dropped by the last loop, before a join returns.
 
 use super::run_loop::Loop;
-use super::{Inner, IntoOutcome, Outcome, Workers};
+use super::{Inner, Outcome, Workers};
 use crate::Item;
 use crate::sync::{Arc, spawn};
 use std::hash::Hash;
@@ -123,11 +123,4 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
         let more: Vec<_> = more.into_iter().map(|counts| Loop::with(Arc::clone(inner), counts)).collect();
         more.into_iter().try_for_each(|own| std::sync::Arc::clone(&starter).start(own))
     }
-}
-
-/// What [`Threads`] call: a handler of which only the outcome counts.
-pub(super) fn outcome_of<K, R: IntoOutcome>(
-    handler: impl Fn(&Item<'_, K>) -> R + Send + Sync + 'static,
-) -> impl Fn(&Item<'_, K>) -> Outcome + Send + Sync + 'static {
-    move |item: &Item<'_, K>| handler(item).into_outcome()
 }

@@ -396,21 +396,28 @@ fn with_tenants(random: &mut Random, has_rates: bool, ops: Vec<Op>) -> Vec<Op> {
     all
 }
 
-/// The same steps, and pauses of the queue.
-fn with_pauses(random: &mut Random, ops: Vec<Op>) -> Vec<Op> {
+/// The same steps, and after each of them what `more` gives for it, also in what is repeated.
+fn woven(random: &mut Random, ops: Vec<Op>, more: &impl Fn(&mut Random, &Op) -> Vec<Op>) -> Vec<Op> {
     let mut all = Vec::new();
     for op in ops {
-        all.push(match op {
-            Op::Repeat(times, body) => Op::Repeat(times, with_pauses(random, body)),
+        let op = match op {
+            Op::Repeat(times, body) => Op::Repeat(times, woven(random, body, more)),
             op => op,
-        });
-        match random.below(12) {
-            0 => all.push(Op::Pause),
-            1 | 2 => all.push(Op::Resume),
-            _ => {}
-        }
+        };
+        let others = more(random, &op);
+        all.push(op);
+        all.extend(others);
     }
     all
+}
+
+/// Pauses of the queue.
+fn pauses(random: &mut Random, _: &Op) -> Vec<Op> {
+    match random.below(12) {
+        0 => vec![Op::Pause],
+        1 | 2 => vec![Op::Resume],
+        _ => vec![],
+    }
 }
 
 /// Of each five numbers one stands for a plan with a bound.
@@ -419,43 +426,27 @@ fn with_bound(seed: u64, plan: Plan) -> Plan {
     Plan { max_keys: (seed % 5 == 4).then_some(keys), ..plan }
 }
 
-/// The same steps, and adds that wait for room.
-fn with_adders(random: &mut Random, ops: Vec<Op>) -> Vec<Op> {
-    let mut all = Vec::new();
-    for op in ops {
-        all.push(match op {
-            Op::Repeat(times, body) => Op::Repeat(times, with_adders(random, body)),
-            op => op,
-        });
-        let n = random.byte();
-        match random.below(12) {
-            0 | 1 => all.push(Op::RoomWait(n % KEYS)),
-            2 => all.push(Op::RoomPoll(n)),
-            3 => all.push(Op::RoomDrop(n)),
-            _ => {}
-        }
+/// Adds that wait for room.
+fn adders(random: &mut Random, _: &Op) -> Vec<Op> {
+    let n = random.byte();
+    match random.below(12) {
+        0 | 1 => vec![Op::RoomWait(n % KEYS)],
+        2 => vec![Op::RoomPoll(n)],
+        3 => vec![Op::RoomDrop(n)],
+        _ => vec![],
     }
-    all
 }
 
-/// The same steps, and loops whose runs reach this limit.
-fn with_limits(random: &mut Random, limit: u64, ops: Vec<Op>) -> Vec<Op> {
-    let mut all = Vec::new();
-    for op in ops {
-        let is_of_loop = matches!(op, Op::StartLoop | Op::PollLoop(_) | Op::Finish(..));
-        all.push(match op {
-            Op::Repeat(times, body) => Op::Repeat(times, with_limits(random, limit, body)),
-            op => op,
-        });
-        match random.below(8) {
-            0 => all.extend([Op::Advance(Span::Nanos(limit)), Op::Turn]),
-            1 => all.push(Op::Advance(Span::Nanos(limit - 1))),
-            2 | 3 if is_of_loop => all.extend([Op::Advance(Span::Nanos(limit)), Op::Turn, Op::PollLoop(random.byte())]),
-            4 => all.push(Op::StartLoop),
-            _ => {}
-        }
+/// Loops whose runs reach this limit.
+fn limits(random: &mut Random, limit: u64, op: &Op) -> Vec<Op> {
+    let is_of_loop = matches!(op, Op::StartLoop | Op::PollLoop(_) | Op::Finish(..));
+    match random.below(8) {
+        0 => vec![Op::Advance(Span::Nanos(limit)), Op::Turn],
+        1 => vec![Op::Advance(Span::Nanos(limit - 1))],
+        2 | 3 if is_of_loop => vec![Op::Advance(Span::Nanos(limit)), Op::Turn, Op::PollLoop(random.byte())],
+        4 => vec![Op::StartLoop],
+        _ => vec![],
     }
-    all
 }
 
 /// The same with a driver thread, and with getters that expire delays.
@@ -479,13 +470,13 @@ fn run_each(seeds: impl Iterator<Item = u64>, with: impl Fn(u64, Plan) -> Plan) 
             ops = with_tenants(&mut Random::Seed(!seed), plan.rate.is_some(), ops);
         }
         if plan.max_keys.is_some() {
-            ops = with_adders(&mut Random::Seed(seed.rotate_left(16)), ops);
+            ops = woven(&mut Random::Seed(seed.rotate_left(16)), ops, &adders);
         }
         if seed % 3 == 1 {
-            ops = with_pauses(&mut Random::Seed(seed.rotate_left(32)), ops);
+            ops = woven(&mut Random::Seed(seed.rotate_left(32)), ops, &pauses);
         }
         if let Some(limit) = plan.time_limit {
-            ops = with_limits(&mut Random::Seed(seed.rotate_left(16)), limit, ops);
+            ops = woven(&mut Random::Seed(seed.rotate_left(16)), ops, &|random, op| limits(random, limit, op));
         }
         count += steps(&ops) as u64;
         if fails(&plan, &ops) {

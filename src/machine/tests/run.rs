@@ -17,6 +17,7 @@ use crate::machine::{
 };
 use crate::order::{AnyOrder, Group};
 use crate::rate_limiter::{ItemExponentialFailure, ItemFastSlow, RateLimiter, ScheduleFn};
+use crate::time::Nanos;
 use crate::{Added, OnPanic};
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -420,7 +421,7 @@ impl Run {
             }
         };
         let (conflict, now) = (how.conflict, self.reference.now);
-        let at_most = how.at_most.and_then(|nanos| std::num::NonZeroU64::new(nanos.saturating_add(1)));
+        let at_most = how.at_most.map(Nanos::new);
         (machine::How { priority, delay, conflict, at_most, failure, is_uncounted: false, now }, asked)
     }
 
