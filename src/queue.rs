@@ -882,7 +882,7 @@ impl<K> WorkQueue<K> {
     ///
     /// # Panics
     /// If an [observer](crate::observe::Observer#panics) panics. The keys of its events are added, and a later call adds the other keys
-    /// that are due.
+    /// that are due. If the drop of a key that has cooled down panics, that is caught and [counted](crate::Stats::caught_panics).
     ///
     /// # Blocking
     /// Takes the lock for a few microseconds at a time, until it has added each key whose delay had expired when the call began.

@@ -241,6 +241,8 @@ pub(crate) struct Reference {
     pub(crate) rearranged: bool,
     /// How often an add that had waited took effect at the end of a hand-out.
     pub(crate) let_go: u64,
+    /// How often a key was forgotten because it had cooled down.
+    pub(crate) cooled: u64,
     /// The levels that were used.
     levels: BTreeSet<i8>,
     /// The times for which keys have waited and were processing, added up.
@@ -290,6 +292,7 @@ impl Reference {
             calls: 0,
             rearranged: false,
             let_go: 0,
+            cooled: 0,
             levels: BTreeSet::new(),
             sums: [0; 2],
             plan,
@@ -1238,7 +1241,10 @@ impl Reference {
         let past = state.delays.iter_mut().filter_map(|delay| delay.take_if(|due| due.deadline <= now));
         let past = past.map(|due| due.priority).max();
         state.first = state.first.filter(|_| state.delays[CALLER].is_some());
-        let Some(priority) = past.max(held) else { return false };
+        let Some(priority) = past.max(held) else {
+            self.cooled += u64::from(!self.is_known(key));
+            return false;
+        };
         // An add that waits may wait for the later one.
         let priority = if state.waits { highest.max(Some(priority)).expect("there is one") } else { priority };
         self.make_dirty(key, priority);

@@ -85,6 +85,7 @@ pub(crate) fn run(plan: &Plan, ops: &[Op]) {
             retries_are_unknown: false,
             untold: [0; EVENTS],
             events_are_missing: false,
+            may_expire: false,
             turns: 0,
             by_getters: VecDeque::new(),
             tokens_have_come: false,
@@ -141,6 +142,8 @@ struct Run<'q> {
     untold: [u64; EVENTS],
     /// They are to be counted.
     events_are_missing: bool,
+    /// The step can expire delays, and has not contained the drop of a key that has cooled down.
+    may_expire: bool,
     /// The number of turns so far.
     turns: u32,
     /// What getters have expired, and the plain queue has not yet.
@@ -212,7 +215,10 @@ impl<'q> Run<'q> {
             }
         }
         let aside = self.fault.take_if(|(fault, _)| !Self::may_panic(self.plan, *fault, op));
+        let (cooled, is_turn) = (self.reference.cooled, matches!(op, Op::Turn));
+        self.may_expire = is_turn || self.plan.inside.is_some();
         self.make(op);
+        assert!(!is_turn || self.may_expire || self.reference.cooled > cooled, "the drop was of another key");
         self.fault = self.fault.or(aside);
         assert_eq!(self.struck, None, "no rule says what this panic leaves behind");
     }

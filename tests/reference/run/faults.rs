@@ -5,7 +5,8 @@
 //!   Eq, Hash, Borrow, Clone, group, weight,        passes the panic on, and has changed nothing
 //!     predicate; the limiter in an add
 //!   Drop, observer; the limiter in an end          passes the panic on, and has taken effect
-//!   observer in `handed_out`, waker                returns; the panic is counted
+//!   observer in `handed_out`, waker; the drop of   returns; the panic is counted
+//!   a key that has cooled down, in an expiry
 //! ```
 //!
 //! What differs stands at its step. Loops of workers pass nothing on: they count (`workers.rs`). The observer is not told of the events of a
@@ -79,10 +80,13 @@ impl Run<'_> {
     /// A call has returned: if it has caught a panic, that is counted.
     pub(super) fn returned(&mut self) {
         if let Some(strike) = self.struck.take() {
-            assert!(
-                strike.fault == Fault::Waker || strike == Strike { fault: Fault::Observer, at: Event::HandedOut as u8 },
-                "the call has swallowed {strike:?}"
-            );
+            let is_contained = match strike.fault {
+                Fault::Waker => true,
+                Fault::Observer => strike.at == Event::HandedOut as u8,
+                Fault::Drop => std::mem::take(&mut self.may_expire),
+                _ => false,
+            };
+            assert!(is_contained, "the call has swallowed {strike:?}");
             self.caught();
         }
     }
