@@ -256,7 +256,10 @@ impl<T: Copy> Groups<T> {
         self.limits.give_back(old);
         let was = self.lanes[group].flags;
         let ready = self.apply_limits(group);
-        if was & self.lanes[group].flags & THROTTLED != 0 {
+        let home = &self.lanes[group];
+        if was & SPENT != 0 && !self.has_spent(home) {
+            _ = self.hold(group, SPENT, 0);
+        } else if was & home.flags & (THROTTLED | SPENT) != 0 {
             self.schedule(group); // at another time than before
         }
         ready
