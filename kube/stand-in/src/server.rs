@@ -148,6 +148,8 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
 
 /// Serves a connection until the client closes it, or a rule does.
 async fn serve(stream: TcpStream, shared: Arc<Shared>) {
+    // A connection that ends here is reset, which kube-rs reports: it takes an orderly end in the middle of a watch for the end of the watch.
+    _ = stream.set_zero_linger();
     let cut = Arc::new(Notify::new());
     let rules = shared.rules.clone();
     let service = service_fn(|request| {
