@@ -6,7 +6,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 folders=("$@")
-[ $# -gt 0 ] || folders=(src tests benches fuzz loom-tests examples fleet)
+[ $# -gt 0 ] || folders=(src tests benches fuzz loom-tests examples fleet kube)
 git ls-files --cached --others --exclude-standard -- "${folders[@]/%//*.rs}" | sort -u | while read -r file; do [ ! -f "$file" ] || echo "$file"; done |
     LC_ALL=C xargs awk -v each="$#" '
         # Whether the line has code. `hashes`: how many of them end the raw string that the line is in; -1 in another string. `depth`: of

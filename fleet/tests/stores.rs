@@ -149,18 +149,21 @@ async fn etcd() {
 mod etcd_auth;
 
 #[cfg(feature = "kube")]
-#[path = "common/stand_in/mod.rs"]
-mod stand_in;
-
-#[cfg(feature = "kube")]
 mod kube {
-    use super::stand_in::{self, Load};
     use super::*;
     use ::kube::api::{Api, Patch, PatchParams};
     use ::kube::{Client, Config, ResourceExt};
     use k8s_openapi::api::coordination::v1::Lease;
     use keyqueue_fleet::store::KubeStore;
+    use kube_stand_in::{Fault, Rule, Server, WatchEnd};
     use serde_json::{Value, json};
+
+    /// A stand-in for an API server. Its watches end after a second, as those of a real one do after some minutes.
+    async fn start(end: WatchEnd) -> Server {
+        let server = Server::start().await;
+        server.rules.watches_last(Duration::from_secs(1), end);
+        server
+    }
 
     fn client_of(address: &str) -> Client {
         Client::try_from(Config::new(address.parse().unwrap())).unwrap()
@@ -252,8 +255,8 @@ mod kube {
 
     #[tokio::test]
     async fn stand_in() {
-        let (address, _) = stand_in::start(Load::Normal).await;
-        let store = |fleet: &str| KubeStore::new(client_of(&address), "test", fleet);
+        let server = start(WatchEnd::Complete).await;
+        let store = |fleet: &str| KubeStore::new(client_of(&server.address), "test", fleet);
         compares_and_swaps(&store("compares")).await;
         of_many_writers_one_wins(&store("writers")).await;
         watches(&store("watches")).await;
@@ -262,16 +265,19 @@ mod kube {
 
     #[tokio::test]
     async fn kube_with_a_finalizer() {
-        let (address, _) = stand_in::start(Load::Normal).await;
-        is_deleted_with_a_finalizer(&Records::new(&client_of(&address), "test", "finalizer")).await;
-        puts_its_label_back(&Records::new(&client_of(&address), "test", "label")).await;
+        let server = start(WatchEnd::Complete).await;
+        is_deleted_with_a_finalizer(&Records::new(&client_of(&server.address), "test", "finalizer")).await;
+        puts_its_label_back(&Records::new(&client_of(&server.address), "test", "label")).await;
     }
 
-    /// A request takes a second here if it is refused: it does not get its answer in time.
+    /// Of six requests one is refused with 429, and one is carried out and answered with 504. (A pattern of two could hit each write of a
+    /// client that reads and writes in turn.) A request takes a second here if it is refused: it does not get its answer in time.
     #[tokio::test]
     async fn overloaded() {
-        let (address, _) = stand_in::start(Load::TooMuch).await;
-        carries_a_fleet(&KubeStore::new(client_of(&address), "test", "fleet"), 4 * LEASE).await;
+        let server = start(WatchEnd::Error(410)).await;
+        server.rules.add(Rule::every(6, Fault::TooManyRequests { retry_after: 1 }).after(3));
+        server.rules.add(Rule::every(6, Fault::DoneBut(504)));
+        carries_a_fleet(&KubeStore::new(client_of(&server.address), "test", "fleet"), 4 * LEASE).await;
     }
 
     #[tokio::test]

@@ -28,8 +28,6 @@
 //! | other sources of keys: timers, HTTP, another queue | – |
 
 mod scenario;
-#[path = "../../../fleet/tests/common/stand_in/mod.rs"]
-mod stand_in;
 
 use futures_util::{StreamExt, pin_mut};
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -39,6 +37,7 @@ use kube::runtime::reflector::{self, ObjectRef, Store};
 use kube::runtime::watcher::{self, Event};
 use kube::runtime::{WatchStreamExt, watcher::watcher};
 use kube::{Client, ResourceExt};
+use kube_stand_in::{Fault, Rule, Server, Verb, WatchEnd};
 use std::collections::{HashMap, HashSet};
 use std::error::Error;
 use std::sync::{Arc, Mutex};
@@ -116,14 +115,23 @@ async fn watch(client: Client, writer: reflector::store::Writer<ConfigMap>, queu
     }
 }
 
+/// A server at which one write in five fails, and each watch ends after a second with an error: what happens until the next list has no event.
+async fn failing_server() -> Server {
+    let server = Server::start().await;
+    server.rules.add(Rule::every(5, Fault::Status(500)).verb(Verb::Patch));
+    server.rules.watches_last(Duration::from_secs(1), WatchEnd::Error(410));
+    server
+}
+
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let on_stand_in = std::env::var_os("KUBECONFIG").is_none();
-    let client = if on_stand_in {
-        let (address, _) = stand_in::start(stand_in::Load::Failing).await;
-        Client::try_from(kube::Config::new(address.parse()?))?
-    } else {
-        Client::try_default().await?
+    let stand_in = match std::env::var_os("KUBECONFIG") {
+        Some(_) => None,
+        None => Some(failing_server().await),
+    };
+    let client = match &stand_in {
+        Some(server) => Client::try_from(kube::Config::new(server.address.parse()?))?,
+        None => Client::try_default().await?,
     };
 
     let queue = WorkQueue::<Key>::builder().name("configmaps").measure(true).build();
@@ -147,7 +155,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let verdict = tokio::select! {
         _ = terminate.recv() => Ok(()),
         _ = tokio::signal::ctrl_c() => Ok(()),
-        verdict = scenario::run(on_stand_in, &client, &sums) => verdict.map_err(Into::into),
+        verdict = scenario::run(stand_in.is_some(), &client, &sums) => verdict.map_err(Into::into),
     };
     let left = tokio::select! {
         left = workers.drain_until(tokio::time::sleep(Duration::from_secs(10))) => left,

@@ -17,8 +17,6 @@
 
 mod cluster;
 mod replica;
-#[path = "../../tests/common/stand_in/mod.rs"]
-mod stand_in;
 mod status;
 mod story;
 

@@ -2,11 +2,11 @@
 
 use crate::Fallible;
 use crate::cluster::{self, FLEET, LABEL, SELECTOR};
-use crate::stand_in::{self, Load};
 use crate::status::Status;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt};
+use kube_stand_in::{Server, WatchEnd};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -60,9 +60,13 @@ pub async fn run() -> Fallible<()> {
     let kind = cluster::kind("v1/ConfigMap")?;
     let stand_in = match std::env::var_os("KUBECONFIG") {
         Some(_) => None,
-        None => Some(stand_in::start(Load::Normal).await),
+        None => Some(Server::start().await),
     };
-    let server = stand_in.as_ref().map(|(address, _)| address.clone());
+    if let Some(stand_in) = &stand_in {
+        // As those of a real one do after some minutes.
+        stand_in.rules.watches_last(Duration::from_secs(1), WatchEnd::Complete);
+    }
+    let server = stand_in.as_ref().map(|stand_in| stand_in.address.clone());
     let client = cluster::client(server.as_deref()).await?;
     let objects = Api::default_namespaced_with(client.clone(), &kind);
     let begin = Instant::now();
@@ -79,9 +83,9 @@ pub async fn run() -> Fallible<()> {
     let clean = timeout(PATIENCE, story.clean_up()).await?;
     verdict.and(clean)?;
 
-    if let Some((_, config_maps)) = stand_in {
+    if let Some(stand_in) = stand_in {
         let (mut tokens, mut writes) = (Tokens::default(), 0);
-        for object in config_maps.history() {
+        for object in stand_in.history("configmaps") {
             tokens.observe(&serde_json::from_value(object)?)?;
             writes += 1;
         }
