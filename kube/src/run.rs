@@ -3,13 +3,13 @@
 use crate::feed::{Adds, Feed};
 use crate::stop::Stop;
 use crate::{Reason, Reasons, Reconcile};
-use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
 use keyqueue::values::{Value, ValueQueue};
 use keyqueue::{AddOptions, IntoOutcome, Item, Leftover, Outcome, Workers};
 use kube::Resource;
 use kube::runtime::reflector::{ObjectRef, Store};
-use std::future::{Future, pending};
+use std::future::Future;
 use std::hash::Hash;
 use std::pin::pin;
 
@@ -101,12 +101,13 @@ where
         stop.listen();
         let feeds = feeds.into_iter().map(|feed| feed(adds.clone())).collect::<FuturesUnordered<_>>();
         let mut feeds = pin!(feeds.collect::<()>());
-        let mut loops = pin!(async {
+        let loops = async {
             match store.wait_until_ready().await {
                 Ok(()) => begin().await,
                 Err(error) => tracing::error!(%error, "the controller ends"),
             }
-        });
+        };
+        let mut loops = pin!(loops.fuse()); // it is pending when it has ended
         let is_fed = tokio::select! {
             () = stop.asked() => false,
             () = &mut loops => false, // or the queue was shut down by another
@@ -119,13 +120,12 @@ where
                 false => workers.finish_until(stop.deadline()).await,
             }
         };
-        let loops_for_ever = async {
-            loops.await;
-            pending().await
-        };
-        tokio::select! {
-            left = end => left,
-            left = loops_for_ever => left,
+        let mut end = pin!(end);
+        loop {
+            tokio::select! {
+                left = &mut end => return left,
+                () = &mut loops => {}
+            }
         }
     }
 }

@@ -1,0 +1,6 @@
+//! The controller against the stand-in for an API server.
+
+mod common;
+mod runs;
+mod storms;
+mod watches;
