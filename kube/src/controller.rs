@@ -29,10 +29,13 @@ const LOOPS: usize = 16;
 
 type Settings<K> = Box<dyn FnOnce(WorkersBuilder<ObjectRef<K>>) -> WorkersBuilder<ObjectRef<K>> + Send>;
 
-/// A controller of one kind of objects.
+/// A controller of the objects of one kind, to be built and then [run](Self::run).
 ///
-/// It watches the objects, and what they [own](Self::owns) or [depend on](Self::watches), and calls a handler for each object that has
-/// changed. An object is handled by one call at a time, and changes during a call lead to one more.
+/// It watches the objects, and those that they [own](Self::owns) or [depend on](Self::watches), and calls a handler for each object that is
+/// to be reconciled. The [crate's page](crate) says what it guarantees, and what is different in kube's.
+///
+/// The methods that end in `_with` are for kinds that are known only at run time: they take the type that describes the kind, as in kube's
+/// controller.
 #[must_use = "a controller does nothing until it runs"]
 pub struct Controller<K: Resource + 'static>
 where
@@ -60,7 +63,19 @@ where
     K: Resource + Clone + DeserializeOwned + fmt::Debug + Send + Sync + 'static,
     K::DynamicType: Eq + Hash + Clone + Send + Sync,
 {
-    /// A controller of the objects that this API lists, and that the configuration selects.
+    /// A controller of the objects that `config` selects of those in `api`.
+    ///
+    /// # Examples
+    /// ```
+    /// # use k8s_openapi::api::core::v1::ConfigMap;
+    /// # use keyqueue_kube::Controller;
+    /// # use kube::{Api, Client, runtime::watcher};
+    /// # fn example(client: Client) {
+    /// let ours = watcher::Config::default().labels("example.org/kind=ours");
+    /// let controller = Controller::new(Api::<ConfigMap>::all(client), ours);
+    /// # _ = controller;
+    /// # }
+    /// ```
     pub fn new(api: Api<K>, config: watcher::Config) -> Self
     where
         K::DynamicType: Default,
@@ -76,7 +91,33 @@ where
         Self::over(feed, store, dyntype, false)
     }
 
-    /// A controller of the objects of a stream, whose store the caller fills.
+    /// A controller of the objects that a stream yields, which the caller has filtered, or shares with others. `reader` is the store of these
+    /// objects: the caller's [reflector](kube::runtime::reflector()) fills it before the stream yields an object.
+    ///
+    /// When this stream and all others have ended, the controller works off what is queued, and ends.
+    ///
+    /// A stream of objects does not say where a list ends. So these objects have the priority LOW until the store has its first list, and
+    /// NORMAL from then on. An object that the store does not have yet, because it is in a list that has not come to its end, is looked at
+    /// again for some 80 seconds. What is gone is not told, because the stream does not say that either: use [`new`](Self::new), or a
+    /// finalizer.
+    ///
+    /// # Examples
+    /// ```
+    /// # use k8s_openapi::api::core::v1::ConfigMap;
+    /// # use keyqueue_kube::Controller;
+    /// # use kube::runtime::{WatchStreamExt, predicates, reflector, watcher};
+    /// # use kube::{Api, Client};
+    /// # fn example(api: Api<ConfigMap>) {
+    /// let (reader, writer) = reflector::store();
+    /// let changes = watcher(api, watcher::Config::default())
+    ///     .default_backoff()
+    ///     .reflect(writer)
+    ///     .applied_objects()
+    ///     .predicate_filter(predicates::generation, Default::default()); // not when only the status changes
+    /// let controller = Controller::for_stream(changes, reader);
+    /// # _ = controller;
+    /// # }
+    /// ```
     pub fn for_stream(trigger: impl Stream<Item = watcher::Result<K>> + Send + 'static, reader: Store<K>) -> Self
     where
         K::DynamicType: Default,
@@ -93,7 +134,8 @@ where
         Self::over_stream(trigger, reader, dyntype)
     }
 
-    /// Like [`for_stream`](Self::for_stream), for a stream that several controllers share.
+    /// Like [`for_stream`](Self::for_stream), for a stream that several controllers share: a subscription of a shared
+    /// [`Writer`](kube::runtime::reflector::store::Writer). The caller polls the reflector beside the controllers.
     pub fn for_shared_stream(trigger: impl Stream<Item = Arc<K>> + Send + 'static, reader: Store<K>) -> Self
     where
         K::DynamicType: Default,
@@ -140,13 +182,16 @@ where
         }
     }
 
-    /// The objects that this watches, as the store has them: to read, also before and after the run.
+    /// The store of the objects, to be read by others, also before and after the run.
     #[must_use]
     pub fn store(&self) -> Store<K> {
         self.store.clone()
     }
 
-    /// Also reconciles an object when one that it owns is created, changed or deleted.
+    /// Reconciles an object also when one that it owns is created, changed or deleted. The owned object must name it in its
+    /// `ownerReferences`. When it names another owner than before, both are reconciled.
+    ///
+    /// Of the owned objects only the metadata is fetched.
     pub fn owns<Child>(self, api: Api<Child>, config: watcher::Config) -> Self
     where
         Child: Resource<DynamicType = ()> + Clone + DeserializeOwned + fmt::Debug + Send + 'static,
@@ -166,7 +211,8 @@ where
         self.feed(of_related(watch, move |child| owners(&child, &owner)))
     }
 
-    /// Like [`owns`](Self::owns), for a stream of objects.
+    /// Like [`owns`](Self::owns), for a stream of objects. A stream does not say of what its lists consist, so owners that a child had before,
+    /// and those of a child that is missing in a list, are not told.
     pub fn owns_stream<Child: Resource<DynamicType = ()> + Send + 'static>(
         self,
         trigger: impl Stream<Item = watcher::Result<Child>> + Send + 'static,
@@ -204,7 +250,24 @@ where
         self.related_stream(trigger.map(Ok), move |child: Arc<Child>| owners(&*child, &owner))
     }
 
-    /// Also reconciles the objects to which `mapper` maps an object of another kind, when that one is created, changed or deleted.
+    /// Reconciles objects also when one of another kind on which they depend is created, changed or deleted. `mapper` says which ones: those
+    /// before the change, and those after it.
+    ///
+    /// # Examples
+    /// ```
+    /// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    /// # use keyqueue_kube::Controller;
+    /// # use kube::runtime::reflector::ObjectRef;
+    /// # use kube::{Api, Client, ResourceExt, runtime::watcher};
+    /// # fn example(controller: Controller<ConfigMap>, client: Client) {
+    /// // The ConfigMap of the same name.
+    /// let controller = controller.watches(Api::all(client), watcher::Config::default(), |secret: Secret| {
+    ///     let object = ObjectRef::new(&secret.name_any());
+    ///     secret.namespace().map(|namespace| object.within(&namespace))
+    /// });
+    /// # _ = controller;
+    /// # }
+    /// ```
     pub fn watches<Other, I>(
         self,
         api: Api<Other>,
@@ -235,7 +298,7 @@ where
         self.feed(of_related(watcher(api, config), move |other| mapper(other).into_iter().collect()))
     }
 
-    /// Like [`watches`](Self::watches), for a stream of objects.
+    /// Like [`watches`](Self::watches), for a stream of objects, each of which is mapped when it comes.
     pub fn watches_stream<Other, I>(
         self,
         trigger: impl Stream<Item = watcher::Result<Other>> + Send + 'static,
@@ -293,12 +356,13 @@ where
         self.related_stream(trigger.map(Ok), mapper)
     }
 
-    /// Reconciles the objects that this stream names.
+    /// Reconciles the objects that this stream names, if they exist. When the stream ends, the controller goes on.
     pub fn reconcile_on(self, trigger: impl Stream<Item = ObjectRef<K>> + Send + 'static) -> Self {
         self.feed(of_stream(trigger.map(Ok), |object| [object], Reason::Requested, || Priority::NORMAL))
     }
 
-    /// Reconciles all objects that the store has when this stream yields.
+    /// Reconciles all objects that the store has when this stream yields, with the priority LOW: after a change of the program's settings,
+    /// for instance.
     pub fn reconcile_all_on(self, trigger: impl Stream<Item = ()> + Send + 'static) -> Self {
         let (store, dyntype) = (self.store(), self.dyntype.clone());
         let all = move |()| {
@@ -324,19 +388,41 @@ where
         self
     }
 
-    /// How long a watch pauses after an error.
+    /// How long a watch pauses after an error. The function is called for each watch, which has a backoff of its own.
+    ///
+    /// By default kube's [`DefaultBackoff`], from 0.8 to 30 seconds.
     pub fn trigger_backoff<B: Backoff + 'static>(mut self, backoff: impl Fn() -> B + Send + Sync + 'static) -> Self {
         self.backoff = Arc::new(move || Box::new(backoff()));
         self
     }
 
-    /// Calls this at each error of a watch.
+    /// Calls this at each error of a watch, which is tried again after that. By default a warning of the crate `tracing`.
     pub fn on_watch_error(mut self, hook: impl Fn(&watcher::Error) + Send + Sync + 'static) -> Self {
         self.on_watch_error = Arc::new(hook);
         self
     }
 
-    /// Settings of the queue.
+    /// Changes settings of the queue: limits and fairness, the [limiter](WorkQueueBuilder::rate_limiter) that says how long retries wait,
+    /// measuring, a name for metrics. May be called several times.
+    ///
+    /// Keep [`max_keys`](WorkQueueBuilder::max_keys), if you set it, above the number of keys that wait for their next look, because the
+    /// watches wait while the queue is full.
+    ///
+    /// # Panics
+    /// If the controller has a queue from [`with_queue`](Self::with_queue).
+    ///
+    /// # Examples
+    /// ```
+    /// # use k8s_openapi::api::core::v1::ConfigMap;
+    /// # use keyqueue_kube::{Controller, namespace};
+    /// # fn example(controller: Controller<ConfigMap>) {
+    /// // No namespace holds up the others, and each has four runs at a time at most.
+    /// let controller = controller.queue(|queue| {
+    ///     queue.name("config-maps").fair_by(namespace).max_processing_per_group(4)
+    /// });
+    /// # _ = controller;
+    /// # }
+    /// ```
     pub fn queue(
         mut self,
         settings: impl FnOnce(WorkQueueBuilder<ObjectRef<K>>) -> WorkQueueBuilder<ObjectRef<K>>,
@@ -348,13 +434,47 @@ where
         self
     }
 
-    /// A queue that the caller has built, to look at it while the controller runs.
+    /// Uses this queue, of which the caller keeps a clone: to read its statistics, to ask what a key waits for, to pause it, or to add keys
+    /// beside the watches. A controller that adds a key by the queue itself tells no reason.
+    ///
+    /// # Examples
+    /// ```
+    /// # use k8s_openapi::api::core::v1::ConfigMap;
+    /// # use keyqueue::WorkQueue;
+    /// # use keyqueue_kube::Controller;
+    /// # fn example(controller: Controller<ConfigMap>) {
+    /// let queue = WorkQueue::builder().measure(true).build();
+    /// let controller = controller.with_queue(queue.clone());
+    /// // elsewhere, while it runs: `queue.inspect().key(&object)`, `queue.pause()`
+    /// # _ = controller;
+    /// # }
+    /// ```
     pub fn with_queue(mut self, queue: WorkQueue<ObjectRef<K>>) -> Self {
         self.queue = Queue::Built(queue);
         self
     }
 
-    /// The number of loops, and settings of the workers.
+    /// How many objects are reconciled at a time (by default 16), and settings of the workers: retries, time limits, hooks.
+    ///
+    /// # Panics
+    /// If `loops` is 0.
+    ///
+    /// # Examples
+    /// ```
+    /// # use k8s_openapi::api::core::v1::ConfigMap;
+    /// # use keyqueue_kube::Controller;
+    /// # use std::time::Duration;
+    /// # fn example(controller: Controller<ConfigMap>) {
+    /// let controller = controller.workers(8, |workers| {
+    ///     workers
+    ///         .max_retries(15) // these take 164 seconds; then once an hour
+    ///         .then_after(Duration::from_secs(3600))
+    ///         .time_limit(Duration::from_secs(60))
+    ///         .on_error(|object, error| eprintln!("{object} is retried: {error}"))
+    /// });
+    /// # _ = controller;
+    /// # }
+    /// ```
     pub fn workers(
         mut self,
         loops: usize,
@@ -365,19 +485,54 @@ where
         self
     }
 
-    /// Ends the run when this resolves.
+    /// Ends the run when this future resolves: no object is reconciled any more, and the handlers that run go on to their ends, or to the
+    /// deadline of [`shutdown_on_signal`](Self::shutdown_on_signal), if the controller has one. May be called several times.
     pub fn graceful_shutdown_on(mut self, trigger: impl Future<Output = ()> + Send + 'static) -> Self {
         self.stop.triggers.push(trigger.boxed());
         self
     }
 
-    /// Ends the run at SIGTERM and Ctrl-C.
+    /// Ends the run at SIGTERM or Ctrl-C: no object is reconciled any more, and the handlers that run have this time to end. After it, or at
+    /// a second signal, their futures are dropped where they await.
+    ///
+    /// From then on these signals no longer end the process by themselves, also after the run.
     pub fn shutdown_on_signal(mut self, timeout: Duration) -> Self {
         self.stop.timeout = Some(timeout);
         self
     }
 
-    /// Runs the controller.
+    /// Runs the controller in this future, until something ends it: a [signal](Self::shutdown_on_signal), a
+    /// [trigger](Self::graceful_shutdown_on), a shut-down of its queue, or the end of all its streams. Returns the keys that were not
+    /// reconciled to an end, each once.
+    ///
+    /// The handlers run at the same time, but on the thread that polls this future. They may borrow, and need not be `Send`. To have them on
+    /// all threads of the runtime, see [`run_boxed`](Self::run_boxed).
+    ///
+    /// What a handler returns decides when the object is reconciled again: see [`Outcome`](keyqueue::Outcome), and
+    /// [`IntoOutcome`] for other types. If it fails or panics, the object is retried, and the next run knows why this one was begun.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, so are the watches and the handlers that run, and the queue is shut down.
+    ///
+    /// # Panics
+    /// If it is not polled in a Tokio runtime that has its timers and its I/O enabled.
+    ///
+    /// # Examples
+    /// ```
+    /// # use k8s_openapi::api::core::v1::ConfigMap;
+    /// # use keyqueue_kube::Controller;
+    /// # use kube::{Api, Client, runtime::watcher};
+    /// # async fn example(client: Client) {
+    /// let counts = std::cell::Cell::new(0); // a handler may borrow
+    /// let left = Controller::new(Api::<ConfigMap>::all(client), watcher::Config::default())
+    ///     .run(async |run| {
+    ///         counts.set(counts.get() + 1);
+    ///         println!("{run}: {}", run.reasons());
+    ///     })
+    ///     .await;
+    /// # _ = left;
+    /// # }
+    /// ```
     pub async fn run<H, R>(self, handler: H) -> Leftover<ObjectRef<K>>
     where
         H: AsyncFn(&Reconcile<'_, K>) -> R,
@@ -398,7 +553,45 @@ where
         start.until_end(begin).await
     }
 
-    /// Like [`run`](Self::run), but each loop is a task of its own.
+    /// Like [`run`](Self::run), with each loop in a task of its own, so that handlers run on all threads of the runtime. This future may be
+    /// spawned, too.
+    ///
+    /// The handler returns a boxed future, because stable Rust cannot ask for an async closure whose futures are `Send`. If it hangs at the
+    /// deadline, its task is aborted.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, so are the watches, and the queue is shut down. The tasks end after the runs that have begun.
+    ///
+    /// # Panics
+    /// Like [`run`](Self::run).
+    ///
+    /// # Examples
+    /// ```
+    /// # use k8s_openapi::api::core::v1::ConfigMap;
+    /// # use keyqueue::Outcome;
+    /// # use keyqueue_kube::{Controller, Reconcile};
+    /// # use kube::{Api, Client, runtime::watcher};
+    /// # use std::sync::Arc;
+    /// struct Context {
+    ///     client: Client,
+    /// }
+    ///
+    /// async fn reconcile(run: &Reconcile<'_, ConfigMap>, context: &Context) -> Result<Outcome, kube::Error> {
+    ///     # _ = (run, &context.client);
+    ///     Ok(Outcome::Success)
+    /// }
+    ///
+    /// # async fn example(client: Client) {
+    /// let context = Arc::new(Context { client: client.clone() });
+    /// let left = Controller::new(Api::<ConfigMap>::all(client), watcher::Config::default())
+    ///     .run_boxed(move |run| {
+    ///         let context = Arc::clone(&context);
+    ///         Box::pin(async move { reconcile(run, &context).await })
+    ///     })
+    ///     .await;
+    /// # _ = left;
+    /// # }
+    /// ```
     pub async fn run_boxed<H, R>(self, handler: H) -> Leftover<ObjectRef<K>>
     where
         H: for<'i> Fn(&'i Reconcile<'i, K>) -> Pin<Box<dyn Future<Output = R> + Send + 'i>> + Send + Sync + 'static,
@@ -440,6 +633,7 @@ where
     }
 }
 
+/// Shows the number of watches and streams, and that of loops.
 impl<K: Resource> fmt::Debug for Controller<K>
 where
     K::DynamicType: Eq + Hash + Clone,

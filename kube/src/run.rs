@@ -98,6 +98,8 @@ where
     /// future ends with them.
     pub(crate) async fn until_end<W: Future<Output = ()>>(self, begin: impl FnOnce() -> W) -> Leftover<ObjectRef<K>> {
         let Self { workers, feeds, adds, store, mut stop } = self;
+        let workers = StopsWhenDropped(workers);
+        let workers = &workers.0;
         stop.listen();
         let feeds = feeds.into_iter().map(|feed| feed(adds.clone())).collect::<FuturesUnordered<_>>();
         let mut feeds = pin!(feeds.collect::<()>());
@@ -127,5 +129,14 @@ where
                 () = &mut loops => {}
             }
         }
+    }
+}
+
+/// Tasks that are spawned would otherwise outlive a run whose future is dropped.
+struct StopsWhenDropped<K: Hash + Eq + Clone + Send + Sync + 'static>(Workers<K>);
+
+impl<K: Hash + Eq + Clone + Send + Sync + 'static> Drop for StopsWhenDropped<K> {
+    fn drop(&mut self) {
+        drop(self.0.stop()); // a second stop changes nothing
     }
 }

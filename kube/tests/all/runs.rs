@@ -163,6 +163,33 @@ async fn the_end_of_all_streams_is_the_end_of_the_work() {
     }
 }
 
+/// The tasks of a run whose future is dropped end, too.
+#[tokio::test]
+async fn a_run_that_is_dropped_leaves_no_task() {
+    let (reader, _writer) = filled(&["one"]);
+    let queue = WorkQueue::builder().build();
+    let (log, noted) = (Log::default(), Log::default());
+    let trigger = objects(&["one"]).chain(stream::pending());
+    let controller = Controller::for_stream(trigger, reader).with_queue(queue.clone());
+    let run = controller.run_boxed(move |run| {
+        let log = noted.clone();
+        noted.note(run);
+        Box::pin(async move { drop(log) })
+    });
+    tokio::select! {
+        _ = run => panic!("it has ended"),
+        () = log.until(|_| queue.stats().handed_out == 1 && queue.processing_len() == 0) => {}
+    }
+    assert!(queue.shutting_down());
+    let tasks = tokio::runtime::Handle::current().metrics();
+    let end = async {
+        while tasks.num_alive_tasks() > 0 {
+            sleep(Duration::from_millis(1)).await;
+        }
+    };
+    timeout(LONG, end).await.expect("the tasks end");
+}
+
 /// A stream has no event for the end of a list, and its store has the objects of the list only then.
 #[tokio::test]
 async fn an_object_that_the_store_does_not_have_yet_is_looked_at_again() {
