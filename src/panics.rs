@@ -74,7 +74,10 @@ impl Caught {
     /// Resumes the panic, unless the thread unwinds, because a second panic would abort the process.
     #[inline]
     pub(crate) fn pass_on(mut self) {
-        if self.is_some() && panicking() {
+        if !self.is_some() {
+            return std::mem::forget(self); // its drop would be a call
+        }
+        if panicking() {
             return; // dropped
         }
         if let Some(payload) = self.0.take() {

@@ -81,6 +81,41 @@ fn results_of_handlers_convert_to_outcomes() {
     assert_eq!(error.downcast_ref::<io::Error>().unwrap().kind(), io::ErrorKind::NotFound);
 }
 
+/// A loop leaves out the drop of a success, and of no other outcome.
+#[test]
+fn a_loop_drops_the_error_of_each_outcome() {
+    #[derive(Debug)]
+    struct Failure(Arc<AtomicUsize>);
+    impl std::fmt::Display for Failure {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("failure")
+        }
+    }
+    impl Error for Failure {}
+    impl Drop for Failure {
+        fn drop(&mut self) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    for way in WAYS {
+        let (queue, dropped) = (no_backoff().build(), Arc::new(AtomicUsize::new(0)));
+        queue.add_all(0..5_u32);
+        queue.shut_down();
+        let count = Arc::clone(&dropped);
+        run(way, queue.workers(), move |item: &Item<'_, u32>| {
+            let error = Box::new(Failure(Arc::clone(&count)));
+            match **item {
+                0 => Outcome::Failed(error),
+                1 => Outcome::RetryAfter { delay: MS, error },
+                2 => Outcome::PauseGroup { delay: MS, error },
+                3 => Outcome::GiveUp(error),
+                _ => Outcome::Success,
+            }
+        });
+        assert_eq!(dropped.load(Ordering::Relaxed), 5, "{way:?}");
+    }
+}
+
 #[test]
 fn hooks_get_the_key_and_the_reason_before_the_queue_acts() {
     type Fail = fn() -> Outcome;

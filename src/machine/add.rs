@@ -151,7 +151,8 @@ impl<K> Machine<K> {
     }
 
     /// Refuses an add. Its failure counts all the same, because a limiter of the user's own would have counted it, too.
-    #[cold]
+    // `inline(always)`: if it were a function of its own, each add would write `how` to memory for it.
+    #[inline(always)]
     fn refuse(&mut self, hand: &mut Option<K>, hash: KeyHash, group: Group, how: How<'_>, mode: Mode) -> Added
     where
         K: Eq,
@@ -192,12 +193,10 @@ impl<K> Machine<K> {
     pub(super) fn add_known(&mut self, entry: EntryRef<K>, how: How<'_>, mode: Mode) -> (Added, Owed) {
         let delay = self.count_failure(entry, how.failure, how.delay);
         self.counts.retries += u64::from(delay.is_some());
-        let delay = delay.filter(|delay| *delay > 0).map(|delay| match how.at_most {
-            Some(at_most) if how.conflict == DelayConflict::Replace => {
-                self.later.bounded(entry.number(), how.now, delay, at_most.get())
-            }
-            _ => delay,
-        });
+        let delay = match how.at_most {
+            Some(at_most) => self.bounded(entry, how.conflict, how.now, delay, at_most),
+            None => delay,
+        };
         if let Some(delay) = delay.filter(|delay| *delay > 0) {
             let deadline = self.later.deadline(how.now, delay);
             let due = Due { deadline, priority: how.priority, is_retry: how.failure.is_one() };
@@ -213,6 +212,24 @@ impl<K> Machine<K> {
         };
         let (added, more) = self.make_dirty(entry, priority, mode);
         (added, owed.and(more).and(self.garbage()))
+    }
+
+    /// The delay of an add that has a bound. The bound counts if the add replaces delays.
+    #[cold]
+    fn bounded(
+        &mut self,
+        entry: EntryRef<K>,
+        conflict: DelayConflict,
+        now: u64,
+        delay: Option<u64>,
+        at_most: Nanos,
+    ) -> Option<u64> {
+        match delay {
+            Some(delay) if delay > 0 && conflict == DelayConflict::Replace => {
+                Some(self.later.bounded(entry.number(), now, delay, at_most.get()))
+            }
+            _ => delay,
+        }
     }
 
     /// Makes a known key dirty.

@@ -141,7 +141,7 @@ impl<K: Hash + Eq> Shared<K> {
             this.expect_levels();
         }
         if this.has_names() {
-            return Self::add_in_group(this, key, hash, this.how(&options));
+            return Self::add_in_group(this, key, hash, options);
         }
         let locked = this.shard_of(hash);
         Self::add_special(this, locked.lock(), key, hash, (options.level(), options.conflict), Wakeups::Now)
@@ -157,10 +157,10 @@ impl<K: Hash + Eq> Shared<K> {
         if options.has_level() {
             this.expect_levels();
         }
-        let how = this.how(&options);
         if this.needs_place() {
-            return Self::add_in_group(this, key, hash, how);
+            return Self::add_in_group(this, key, hash, options);
         }
+        let how = this.how(&options);
         let mut hand; // as in `add_special`
         let held = locked.lock();
         locked.publish_buckets(&held);
@@ -178,7 +178,8 @@ impl<K: Hash + Eq> Shared<K> {
 
     /// [`add_with`](Self::add_with) in a queue with groups, or with a bound.
     #[inline(never)]
-    fn add_in_group(this: &Arc<Self>, key: K, hash: KeyHash, how: How<'_>) -> Added {
+    fn add_in_group(this: &Arc<Self>, key: K, hash: KeyHash, options: AddOptions) -> Added {
+        let how = this.how(&options);
         let place = this.place_of(&key, hash);
         Self::add_at(this, key, place, how, Wakeups::Now)
     }

@@ -150,6 +150,14 @@ impl Outcome {
     pub fn failed(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self::Failed(error.into())
     }
+
+    /// Drops the outcome. That is a call, which this leaves out for a success.
+    #[inline]
+    pub(super) fn discard(self) {
+        if matches!(self, Self::Success) {
+            std::mem::forget(self);
+        }
+    }
 }
 
 /// So that `?` works in a handler that returns `Result<_, Outcome>`.

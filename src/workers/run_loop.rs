@@ -204,6 +204,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
             drop(limited);
             let (item, _span) = current.take().expect("inserted above");
             self.finish(item, &outcome);
+            outcome.discard();
         }
     }
 
@@ -268,7 +269,10 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
             drop(limited);
             let (item, span) = current.take().expect("inserted above");
             match outcome {
-                Some(outcome) => self.finish(item, &outcome),
+                Some(outcome) => {
+                    self.finish(item, &outcome);
+                    outcome.discard();
+                }
                 None => self.timed_out(item, &span),
             }
         }
@@ -318,17 +322,26 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
     /// Applies the outcome to a key, which is then done, even if this panics.
     #[inline]
     pub(super) fn finish(&self, item: Item<'_, K>, outcome: &Outcome) {
+        match outcome {
+            Outcome::Success => self.succeeded(item, self.workers.hooks.min_interval),
+            other => self.finish_otherwise(item, other),
+        }
+    }
+
+    // `inline(always)`, because it has several callers: see `succeed_and_rest`.
+    #[inline(always)]
+    fn succeeded(&self, item: Item<'_, K>, rest: Duration) {
+        self.counts.done.add();
+        self.workers.queue.shared.clear_error(item.key());
+        item.succeed_and_rest(rest);
+    }
+
+    /// [`finish`](Self::finish) of a run that may not be a success. It is a function of its own so that the loop stays small.
+    #[inline(never)]
+    fn finish_otherwise(&self, item: Item<'_, K>, outcome: &Outcome) {
         match *outcome {
-            Outcome::Success => {
-                self.counts.done.add();
-                self.workers.queue.shared.clear_error(item.key());
-                item.succeed_and_rest(self.workers.hooks.min_interval);
-            }
-            Outcome::Cooldown(time) => {
-                self.counts.done.add();
-                self.workers.queue.shared.clear_error(item.key());
-                item.succeed_and_rest(time.max(self.workers.hooks.min_interval));
-            }
+            Outcome::Success => self.succeeded(item, self.workers.hooks.min_interval),
+            Outcome::Cooldown(time) => self.succeeded(item, time.max(self.workers.hooks.min_interval)),
             Outcome::RequeueAfter(delay) => {
                 self.counts.requeued.add();
                 self.workers.queue.shared.clear_error(item.key());
