@@ -4,7 +4,6 @@ use crate::selection::Selection;
 use crate::status::Refused;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::fmt::Write;
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -13,13 +12,6 @@ pub(crate) type Key = (String, String);
 
 /// The server's clock stands still.
 const TIME: &str = "2030-01-01T00:00:00Z";
-
-/// What a deletion did.
-pub(crate) enum Deletion {
-    Done,
-    /// The object has finalizers, and is deleted when the last one is removed.
-    Begun(Value),
-}
 
 /// Which part of an object a write may change.
 #[derive(Clone, Copy, PartialEq)]
@@ -222,18 +214,18 @@ impl Objects {
         self.happened(resource, key, object, is_deleted)
     }
 
-    /// Deletes an object, if its metadata has what `wanted` names.
-    pub(crate) fn delete(&mut self, resource: &str, key: &Key, wanted: &Value) -> Result<Deletion, Refused> {
+    /// Deletes an object, if its metadata has what `wanted` names. Returns one with finalizers, which stays until the last one is removed.
+    pub(crate) fn delete(&mut self, resource: &str, key: &Key, wanted: &Value) -> Result<Option<Value>, Refused> {
         let mut object = self.get_at(resource, key, wanted)?.clone();
         if !has_finalizers(&object) {
             self.happened(resource, key, object, true);
-            return Ok(Deletion::Done);
+            return Ok(None);
         }
         if object["metadata"]["deletionTimestamp"].is_null() {
             object["metadata"]["deletionTimestamp"] = json!(TIME);
             object = self.happened(resource, key, object, false);
         }
-        Ok(Deletion::Begun(object))
+        Ok(Some(object))
     }
 
     /// All events of a resource after a version.
@@ -271,18 +263,23 @@ impl Objects {
     /// The events after a version, each a line of a watch. An object that loses a label is deleted for a watch that selects this label,
     /// and one that gains it is new.
     pub(crate) fn since(&self, version: u64, resource: &str, selection: &Selection) -> String {
-        let mut lines = String::new();
-        for event in self.events(resource, version).filter(|event| selection.is_within(&event.key.0)) {
+        let say = |event: &Event| {
             let was_selected = event.before.as_ref().is_some_and(|object| selection.selects(object));
             let name = match (was_selected, !event.is_deleted && selection.selects(&event.object)) {
                 (false, true) => "ADDED",
                 (true, true) => "MODIFIED",
                 (true, false) => "DELETED",
-                (false, false) => continue,
+                (false, false) => return None,
             };
-            event_line(&mut lines, name, &event.object);
-        }
-        lines
+            Some(event_line(name, &event.object))
+        };
+        self.events(resource, version).filter(|event| selection.is_within(&event.key.0)).filter_map(say).collect()
+    }
+
+    /// The objects that there are, as lines of a watch.
+    pub(crate) fn added(&self, resource: &str, selection: &Selection) -> String {
+        let all = self.page(resource, selection, self.version, None, usize::MAX);
+        all.objects.iter().map(|(_, object)| event_line("ADDED", object)).collect()
     }
 
     /// All objects of a resource.
@@ -297,7 +294,7 @@ impl Objects {
     }
 }
 
-/// Appends a line of a watch.
-pub(crate) fn event_line(lines: &mut String, name: &str, object: &Value) {
-    writeln!(lines, r#"{{"type":"{name}","object":{object}}}"#).expect("a string takes all");
+/// A line of a watch.
+pub(crate) fn event_line(name: &str, object: &Value) -> String {
+    format!("{{\"type\":\"{name}\",\"object\":{object}}}\n")
 }

@@ -1,6 +1,6 @@
 //! A request: which objects it is about, and what becomes of it.
 
-use crate::objects::{Deletion, Part};
+use crate::objects::Part;
 use crate::rules::{Fault, Verb};
 use crate::selection::Selection;
 use crate::server::Shared;
@@ -10,7 +10,7 @@ use axum::Json;
 use axum::body::{Body, to_bytes};
 use axum::extract::Query;
 use axum::http::header::CONTENT_TYPE;
-use axum::http::{Method, StatusCode, Uri};
+use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use hyper::body::Incoming;
 use serde_json::{Value, json};
@@ -22,10 +22,10 @@ use tokio::sync::Notify;
 
 /// What the path names.
 #[derive(Debug, PartialEq)]
-struct Target {
-    api_version: String,
+pub(crate) struct Target {
+    pub(crate) api_version: String,
     /// As `kubectl` writes it: `configmaps`, `deployments.apps`.
-    resource: String,
+    pub(crate) resource: String,
     namespace: String,
     /// Empty: all objects.
     name: String,
@@ -70,8 +70,8 @@ impl Target {
     }
 }
 
-struct Request {
-    target: Target,
+pub(crate) struct Request {
+    pub(crate) target: Target,
     verb: Verb,
     query: HashMap<String, String>,
     content_type: String,
@@ -81,7 +81,7 @@ struct Request {
 impl Request {
     async fn read(request: hyper::Request<Incoming>) -> Result<Self, Refused> {
         let (head, body) = request.into_parts();
-        let Query(query) = query_of(&head.uri)?;
+        let Query(query): Query<HashMap<_, _>> = Query::try_from_uri(&head.uri).map_err(|_| Refused::with(400))?;
         let target = Target::new(head.uri.path()).ok_or(Refused::with(404))?;
         let is_watch = query.get("watch").is_some_and(|watch| watch == "true" || watch == "1");
         let verb = target.verb(&head.method, is_watch).ok_or(Refused::with(405))?;
@@ -92,7 +92,7 @@ impl Request {
         Ok(Self { target, verb, query, content_type: content_type.to_owned(), body })
     }
 
-    fn ask(&self, name: &str) -> &str {
+    pub(crate) fn ask(&self, name: &str) -> &str {
         self.query.get(name).map_or("", String::as_str)
     }
 
@@ -106,10 +106,7 @@ impl Request {
         let answer = match self.verb {
             Verb::Get => shared.objects.lock().unwrap().get(resource, &key).cloned(),
             Verb::List => return self.list(shared),
-            Verb::Watch => {
-                let selection = self.selection()?;
-                return Ok(watches::open(shared, resource, &self.target.api_version, selection, &self.query));
-            }
+            Verb::Watch => return watches::open(shared, self),
             Verb::Create => {
                 let created = shared.change(|objects| objects.create(resource, namespace, self.body))?;
                 return Ok((StatusCode::CREATED, Json(created)).into_response());
@@ -123,16 +120,14 @@ impl Request {
                 _ => shared.change(|objects| objects.patch(resource, &key, self.body, part)),
             },
             Verb::Delete => {
-                shared.change(|objects| match objects.delete(resource, &key, &self.body["preconditions"])? {
-                    Deletion::Done => Ok(deleted()),
-                    Deletion::Begun(object) => Ok(object),
-                })
+                let begun = shared.change(|objects| objects.delete(resource, &key, &self.body["preconditions"]))?;
+                Ok(begun.unwrap_or_else(deleted))
             }
         };
         answer.map(|answer| Json(answer).into_response())
     }
 
-    fn selection(&self) -> Result<Selection, Refused> {
+    pub(crate) fn selection(&self) -> Result<Selection, Refused> {
         Selection::new(&self.target.namespace, self.ask("labelSelector"), self.ask("fieldSelector"))
     }
 
@@ -168,10 +163,6 @@ impl Request {
         );
         Ok(([(CONTENT_TYPE, "application/json")], list).into_response())
     }
-}
-
-fn query_of(uri: &Uri) -> Result<Query<HashMap<String, String>>, Refused> {
-    Query::try_from_uri(uri).map_err(|_| Refused::with(400))
 }
 
 /// Answers a request, or notifies `cut` if its connection is to be closed.

@@ -3,18 +3,14 @@
 use crate::status::Refused;
 use serde_json::Value;
 
-/// What one term of a selector asks of a label or a field.
-enum Wanted {
-    Is(String),
-    IsNot(String),
-    Exists,
-    IsAbsent,
-}
-
+/// One term of a selector.
 struct Requirement {
     /// Where the label or the field is in an object.
     path: Vec<String>,
-    wanted: Wanted,
+    /// What it must be; without it, it must exist.
+    value: Option<String>,
+    /// The term asks for the opposite.
+    is_negated: bool,
 }
 
 pub(crate) struct Selection {
@@ -26,18 +22,14 @@ pub(crate) struct Selection {
 /// `a=b`, `a==b`, `a!=b`, `a` and `!a`, with commas between them. Sets such as `a in (b, c)` are refused.
 fn parse(selector: &str, path: impl Fn(&str) -> Vec<String>) -> Result<Vec<Requirement>, Refused> {
     let parse_term = |term: &str| {
-        let (name, wanted) = if let Some((name, value)) = term.split_once("!=") {
-            (name, Wanted::IsNot(value.trim().to_owned()))
-        } else if let Some((name, value)) = term.split_once('=') {
-            (name, Wanted::Is(value.trim_start_matches('=').trim().to_owned()))
-        } else if let Some(name) = term.strip_prefix('!') {
-            (name, Wanted::IsAbsent)
-        } else {
-            (term, Wanted::Exists)
+        let (name, value, is_negated) = match (term.split_once("!="), term.split_once('=')) {
+            (Some((name, value)), _) => (name, Some(value), true),
+            (None, Some((name, value))) => (name, Some(value.trim_start_matches('=')), false),
+            (None, None) => (term.trim_start_matches('!'), None, term.starts_with('!')),
         };
-        let name = name.trim();
+        let (name, value) = (name.trim(), value.map(|value| value.trim().to_owned()));
         let is_a_set = name.contains([' ', '(', ')']);
-        if is_a_set { Err(Refused::with(400)) } else { Ok(Requirement { path: path(name), wanted }) }
+        if is_a_set { Err(Refused::with(400)) } else { Ok(Requirement { path: path(name), value, is_negated }) }
     };
     selector.split(',').map(str::trim).filter(|term| !term.is_empty()).map(parse_term).collect()
 }
@@ -45,12 +37,11 @@ fn parse(selector: &str, path: impl Fn(&str) -> Vec<String>) -> Result<Vec<Requi
 impl Requirement {
     fn holds(&self, object: &Value) -> bool {
         let found = self.path.iter().try_fold(object, |object, name| object.get(name)).and_then(Value::as_str);
-        match &self.wanted {
-            Wanted::Is(value) => found == Some(value),
-            Wanted::IsNot(value) => found != Some(value),
-            Wanted::Exists => found.is_some(),
-            Wanted::IsAbsent => found.is_none(),
-        }
+        let holds = match &self.value {
+            Some(value) => found == Some(value),
+            None => found.is_some(),
+        };
+        holds != self.is_negated
     }
 }
 

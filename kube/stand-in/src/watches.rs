@@ -1,14 +1,14 @@
 //! An open watch: lines of JSON, until it ends.
 
 use crate::objects::event_line;
+use crate::requests::{Request, Target};
 use crate::rules::WatchEnd;
 use crate::selection::Selection;
 use crate::server::Shared;
 use crate::status::Refused;
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
-use serde_json::json;
-use std::collections::HashMap;
+use serde_json::{Value, json};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -19,28 +19,12 @@ use tokio::time::{Instant, sleep_until};
 /// How often a client hears of a version without an event. (A real server tells it each minute.)
 const BOOKMARKS: Duration = Duration::from_secs(1);
 
-/// Counts the open watches.
-struct Open(Arc<Shared>);
-
-impl Open {
-    fn new(shared: Arc<Shared>) -> Self {
-        shared.open_watches.fetch_add(1, Ordering::Relaxed);
-        Self(shared)
-    }
-}
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        self.0.open_watches.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
+/// A watch that is counted until it is dropped.
 struct Watch {
-    open: Open,
-    resource: String,
-    api_version: String,
+    shared: Arc<Shared>,
+    target: Target,
     selection: Selection,
-    /// What is said at once: the objects that there are, or an error.
+    /// What is said at once: the objects that there are.
     first: Option<String>,
     /// The last version that the client knows of.
     seen: u64,
@@ -52,82 +36,57 @@ struct Watch {
     has_ended: bool,
 }
 
-/// Answers a request for a watch.
-pub(crate) fn open(
-    shared: &Arc<Shared>,
-    resource: &str,
-    api_version: &str,
-    selection: Selection,
-    query: &HashMap<String, String>,
-) -> Response {
-    let ask = |name: &str| query.get(name).map_or("", String::as_str);
-    let changes = shared.changes.subscribe();
-    let ends = shared.rules.end();
-    let (mut time, mut end) = shared.rules.watch_time();
-    if let Some(wished) = ask("timeoutSeconds").parse().ok().map(Duration::from_secs).filter(|wished| *wished < time) {
-        (time, end) = (wished, WatchEnd::Complete);
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.shared.open_watches.fetch_sub(1, Ordering::Relaxed);
     }
-    let now = Instant::now();
-    let bookmark_at = (ask("allowWatchBookmarks") == "true").then(|| now + BOOKMARKS);
-    let mut watch = Watch {
-        open: Open::new(shared.clone()),
-        resource: resource.to_owned(),
-        api_version: api_version.to_owned(),
-        selection,
-        first: None,
-        seen: 0,
-        changes,
-        ends,
-        end_at: now + time,
-        end,
-        bookmark_at,
-        has_ended: false,
+}
+
+/// Answers a request for a watch. One from version 0 begins with all objects, and so does a list by watch, which also says when it is complete.
+/// That a version is forgotten is said by an event, as at a real server, and not by the answer's code.
+pub(crate) fn open(shared: &Arc<Shared>, request: Request) -> Result<Response, Refused> {
+    let selection = request.selection()?;
+    let is_list = request.ask("sendInitialEvents") == "true";
+    let from = request.ask("resourceVersion").parse().ok().filter(|version| *version > 0 && !is_list);
+    let wished = request.ask("timeoutSeconds").parse().ok().map(Duration::from_secs);
+    let (time, end) = match (shared.rules.watch_time(), wished) {
+        ((time, _), Some(wished)) if wished < time => (wished, WatchEnd::Complete),
+        (rule, _) => rule,
     };
-    watch.begin(ask("resourceVersion").parse().unwrap_or(0), ask("sendInitialEvents") == "true");
+    let (changes, ends) = (shared.changes.subscribe(), shared.rules.end());
+    let (seen, first) = {
+        let objects = shared.objects.lock().unwrap();
+        match from {
+            Some(version) if objects.is_forgotten(version) => return Ok(error_line(410).into_response()),
+            Some(version) => (version, None),
+            None => (objects.version(), Some(objects.added(&request.target.resource, &selection))),
+        }
+    };
+    let now = Instant::now();
+    let bookmark_at = (request.ask("allowWatchBookmarks") == "true").then(|| now + BOOKMARKS);
+    let (shared, target, end_at) = (shared.clone(), request.target, now + time);
+    shared.open_watches.fetch_add(1, Ordering::Relaxed);
+    let mut watch =
+        Watch { shared, target, selection, first, seen, changes, ends, end_at, end, bookmark_at, has_ended: false };
+    if is_list {
+        let end = watch.bookmark(json!({ "k8s.io/initial-events-end": "true" }));
+        watch.first.get_or_insert_default().push_str(&end);
+    }
     let lines = futures_util::stream::unfold(watch, async |mut watch| watch.next().await.map(|lines| (lines, watch)));
-    Body::from_stream(lines).into_response()
+    Ok(Body::from_stream(lines).into_response())
 }
 
 impl Watch {
-    /// Decides what is said at once. A watch from version 0 begins with all objects, and so does a list by watch, which also says when it is
-    /// complete. A version that is forgotten is an event, as with a real server, and not the answer's code.
-    fn begin(&mut self, version: u64, is_list: bool) {
-        let objects = self.open.0.objects.lock().unwrap();
-        if version > 0 && !is_list {
-            self.seen = version;
-            if objects.is_forgotten(version) {
-                self.has_ended = true;
-                self.first = Some(error_line(410));
-            }
-            return;
-        }
-        let seen = objects.version();
-        let mut lines = String::new();
-        for (_, object) in objects.page(&self.resource, &self.selection, seen, None, usize::MAX).objects {
-            event_line(&mut lines, "ADDED", object);
-        }
-        drop(objects);
-        self.seen = seen;
-        if is_list {
-            self.bookmark(&mut lines, true);
-        }
-        self.first = Some(lines).filter(|lines| !lines.is_empty());
-    }
-
-    fn bookmark(&self, lines: &mut String, ends_list: bool) {
-        let objects = self.open.0.objects.lock().unwrap();
-        let kind = objects.kind(&self.resource);
-        let mut bookmark = json!({ "kind": kind, "apiVersion": self.api_version,
-                                   "metadata": { "resourceVersion": self.seen.to_string() } });
-        if ends_list {
-            bookmark["metadata"]["annotations"] = json!({ "k8s.io/initial-events-end": "true" });
-        }
-        event_line(lines, "BOOKMARK", &bookmark);
+    fn bookmark(&self, annotations: Value) -> String {
+        let objects = self.shared.objects.lock().unwrap();
+        let metadata = json!({ "resourceVersion": self.seen.to_string(), "annotations": annotations });
+        let kind = objects.kind(&self.target.resource);
+        event_line("BOOKMARK", &json!({ "kind": kind, "apiVersion": self.target.api_version, "metadata": metadata }))
     }
 
     /// The next lines, as soon as there are some.
     async fn next(&mut self) -> Option<io::Result<String>> {
-        if let Some(first) = self.first.take() {
+        if let Some(first) = self.first.take().filter(|first| !first.is_empty()) {
             return Some(Ok(first));
         }
         while !self.has_ended {
@@ -146,9 +105,7 @@ impl Watch {
                 () = sleep_until(self.end_at) => return self.last_words(self.end),
                 () = sleep_until(bookmark_at), if self.bookmark_at.is_some() => {
                     self.bookmark_at = Some(Instant::now() + BOOKMARKS);
-                    let mut line = String::new();
-                    self.bookmark(&mut line, false);
-                    return Some(Ok(line));
+                    return Some(Ok(self.bookmark(json!({}))));
                 }
             }
         }
@@ -157,8 +114,8 @@ impl Watch {
 
     /// What has happened since the client was told last.
     fn news(&mut self) -> String {
-        let objects = self.open.0.objects.lock().unwrap();
-        let lines = objects.since(self.seen, &self.resource, &self.selection);
+        let objects = self.shared.objects.lock().unwrap();
+        let lines = objects.since(self.seen, &self.target.resource, &self.selection);
         self.seen = self.seen.max(objects.version());
         lines
     }
@@ -168,18 +125,11 @@ impl Watch {
         match end {
             WatchEnd::Cut => Some(Err(io::ErrorKind::ConnectionReset.into())),
             WatchEnd::Error(code) => Some(Ok(error_line(code))),
-            WatchEnd::Complete => {
-                self.bookmark_at?;
-                let mut line = String::new();
-                self.bookmark(&mut line, false);
-                Some(Ok(line))
-            }
+            WatchEnd::Complete => self.bookmark_at.map(|_| Ok(self.bookmark(json!({})))),
         }
     }
 }
 
 fn error_line(code: u16) -> String {
-    let mut line = String::new();
-    event_line(&mut line, "ERROR", &Refused::with(code).to_json());
-    line
+    event_line("ERROR", &Refused::with(code).to_json())
 }
