@@ -21,13 +21,15 @@ if [ "${1:-}" = --alone ]; then
     cargo run --locked -p crawler
     cargo run --locked -p top -- --frames 3
     $timeout cargo run --locked -p controller
+    $timeout cargo run --locked -p copies
+    $timeout cargo run --locked -p copies --features kube-controller
     env -u KUBECONFIG $timeout cargo run --locked -p operator
     cargo build --locked -p service
     exit
 fi
-packages=(keyqueue reconcile crawler top controller operator service)
+packages=(keyqueue reconcile crawler top controller copies operator service)
 programs="${CARGO_TARGET_DIR:-target}/debug"
-rm -f "$programs"/{crawler,top,controller,operator,service} "$programs"/examples/{periodic,tenants,reconcile} # those of an earlier build
+rm -f "$programs"/{crawler,top,controller,copies,operator,service} "$programs"/examples/{periodic,tenants,reconcile} # those of an earlier build
 cargo build --locked "${packages[@]/#/--package=}" --bins --examples
 echo "--- periodic"
 "$programs/examples/periodic"
@@ -59,7 +61,13 @@ for panel in "queued keys" "times, last 5.0 s" "processing keys" "delays to come
     prints ">$panel</text>"
 done
 echo "--- controller"
-$timeout "$programs/controller"
+$timeout "$programs/controller" > "$folder/out"
+prints 'all checksums are right'
+echo "--- copies, and the same with kube's controller"
+$timeout "$programs/copies" > "$folder/ours"
+cargo build --locked -p copies --features kube-controller
+$timeout "$programs/copies" > "$folder/theirs"
+diff "$folder/ours" "$folder/theirs" && grep -q '^24 copies' "$folder/ours"
 echo "--- operator"
 env -u KUBECONFIG $timeout "$programs/operator" # not on the cluster of the caller
 echo "--- service"

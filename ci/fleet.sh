@@ -1,16 +1,14 @@
 #!/usr/bin/env bash
 # `keyqueue-fleet`: the model, the simulation with built-in faults, tests, docs, and a program of several processes, `sharded_reconcile`
-# (ci/examples.sh has another one, `operator`). Before them come the tests of `kube-stand-in`, the API server that fleet's tests run
-# against. With a Rust toolchain alone; what needs etcd is in ci/fleet-etcd.sh. With --wide: the model alone, in wider bounds.
+# (ci/examples.sh has another one, `operator`). With a Rust toolchain alone; what needs etcd is in ci/fleet-etcd.sh. With --wide: the model
+# alone, in wider bounds.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 if [ "${1:-}" = --wide ]; then
     FLEET_MODEL=wide exec cargo test --locked --release -p keyqueue-fleet --features kube,mutants --lib -- --nocapture protocol::model::
 fi
 # The clients of Kubernetes and what they need are not what is tested: they are built without optimization, in half the time.
-build=(--locked --release --config 'profile.release.package."*".opt-level=0')
-release=("${build[@]}" -p keyqueue-fleet --features kube,mutants)
-cargo test "${build[@]}" -p kube-stand-in
+release=(--locked --release --config 'profile.release.package."*".opt-level=0' -p keyqueue-fleet --features kube,mutants)
 log="$(mktemp)"
 trap 'rm -f "$log"' EXIT
 # The simulation by itself: other tests have real times.
@@ -24,7 +22,7 @@ for file in fleet/tests/*.rs; do
     [ "$name" = all ] || grep -q "^test $name::.* ok$" <<<"$tests" || { echo "no test of $file has run" && exit 1; }
 done
 RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" \
-    cargo doc --locked --no-deps --document-private-items -p keyqueue-fleet --features kube -p kube-stand-in
+    cargo doc --locked --no-deps --document-private-items -p keyqueue-fleet --features kube
 # It checks its own result. A replica that misses an event would wait for a minute, and then the program fails.
 timeout="$(command -v timeout >/dev/null && echo "timeout 300" || true)"
 $timeout cargo run "${release[@]}" --example sharded_reconcile

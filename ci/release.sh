@@ -9,17 +9,19 @@ missing() {
     failed=1
 }
 version="$(sed -n 's/^version = "\(.*\)"$/\1/p' Cargo.toml | head -1)"
-fleet="$(sed -n 's/^version = "\(.*\)"$/\1/p' fleet/Cargo.toml | head -1)"
-echo "keyqueue $version, keyqueue-fleet $fleet"
+of() { sed -n 's/^version = "\(.*\)"$/\1/p' "$1/Cargo.toml" | head -1; }
+echo "keyqueue $version, keyqueue-fleet $(of fleet), keyqueue-kube $(of kube)"
 
 # The two lines of the owner: `repository` in Cargo.toml, the contact in SECURITY.md.
 bash ci/links.sh --release | grep -E '^not filled in|: ' || true
 bash ci/links.sh --release >/dev/null || missing "what ci/links.sh --release says"
-[ "$(grep '^repository' Cargo.toml)" = "$(grep '^repository' fleet/Cargo.toml)" ] || missing "the same \`repository\` in fleet/Cargo.toml"
+for package in fleet kube; do
+    [ "$(grep '^repository' Cargo.toml)" = "$(grep '^repository' "$package/Cargo.toml")" ] || missing "the same \`repository\` in $package/Cargo.toml"
+    grep -qE "^keyqueue = \{ path = \"\.\.\", version = \"${version%.*}\"[, ]" "$package/Cargo.toml" || missing "$package/Cargo.toml asks for keyqueue ${version%.*}"
+done
 
 grep -qE "^## ${version//./\\.}, [0-9]{4}-[0-9]{2}-[0-9]{2}$" CHANGELOG.md || missing "a heading \`## $version, <day>\` in CHANGELOG.md"
 ! grep -q 'not published yet' README.md || missing "README.md still says that the crate is not published"
-grep -qE "^keyqueue = \{ path = \"\.\.\", version = \"${version%.*}\" \}" fleet/Cargo.toml || missing "fleet/Cargo.toml asks for keyqueue ${version%.*}"
 [ -z "${1:-}" ] || [ "$1" = "v$version" ] || missing "the tag is $1, the version $version"
 [ -z "$(git status --porcelain)" ] || missing "a clean work tree"
 [ "$failed" = 0 ] && echo "nothing is missing"

@@ -34,8 +34,8 @@ type Settings<K> = Box<dyn FnOnce(WorkersBuilder<ObjectRef<K>>) -> WorkersBuilde
 /// It watches the objects, and those that they [own](Self::owns) or [depend on](Self::watches), and calls a handler for each object that is
 /// to be reconciled. The [crate's page](crate) says what it guarantees, and what is different in kube's.
 ///
-/// The methods that end in `_with` are for kinds that are known only at run time: they take the type that describes the kind, as in kube's
-/// controller.
+/// The methods that end in `_with` are for kinds that are known only at run time: they take what describes the kind, as in kube's controller,
+/// although the API or the stream knows that of a related kind by itself.
 #[must_use = "a controller does nothing until it runs"]
 pub struct Controller<K: Resource + 'static>
 where
@@ -54,7 +54,7 @@ where
 }
 
 enum Queue<K> {
-    Builder(WorkQueueBuilder<K>),
+    Builder(Box<WorkQueueBuilder<K>>),
     Built(WorkQueue<K>),
 }
 
@@ -173,7 +173,7 @@ where
             store,
             is_fed_by_stream,
             feeds: vec![feed],
-            queue: Queue::Builder(WorkQueue::builder()),
+            queue: Queue::Builder(Box::new(WorkQueue::builder())),
             loops: LOOPS,
             settings: Box::new(|settings| settings),
             backoff: Arc::new(|| Box::<DefaultBackoff>::default()),
@@ -200,11 +200,10 @@ where
     }
 
     /// Like [`owns`](Self::owns), for a kind that is known only at run time.
-    pub fn owns_with<Child>(self, api: Api<Child>, dyntype: Child::DynamicType, config: watcher::Config) -> Self
+    pub fn owns_with<Child>(self, api: Api<Child>, _dyntype: Child::DynamicType, config: watcher::Config) -> Self
     where
         Child: Resource + Clone + DeserializeOwned + fmt::Debug + Send + 'static,
     {
-        _ = dyntype; // the API knows its own
         let owner = self.dyntype.clone();
         #[expect(deprecated)]
         let watch = metadata_watcher(api, config);
@@ -224,9 +223,8 @@ where
     pub fn owns_stream_with<Child: Resource + Send + 'static>(
         self,
         trigger: impl Stream<Item = watcher::Result<Child>> + Send + 'static,
-        dyntype: Child::DynamicType,
+        _dyntype: Child::DynamicType,
     ) -> Self {
-        _ = dyntype;
         let owner = self.dyntype.clone();
         self.related_stream(trigger, move |child| owners(&child, &owner))
     }
@@ -243,9 +241,8 @@ where
     pub fn owns_shared_stream_with<Child: Resource + Send + Sync + 'static>(
         self,
         trigger: impl Stream<Item = Arc<Child>> + Send + 'static,
-        dyntype: Child::DynamicType,
+        _dyntype: Child::DynamicType,
     ) -> Self {
-        _ = dyntype;
         let owner = self.dyntype.clone();
         self.related_stream(trigger.map(Ok), move |child: Arc<Child>| owners(&*child, &owner))
     }
@@ -286,7 +283,7 @@ where
     pub fn watches_with<Other, I>(
         self,
         api: Api<Other>,
-        dyntype: Other::DynamicType,
+        _dyntype: Other::DynamicType,
         config: watcher::Config,
         mapper: impl Fn(Other) -> I + Send + Sync + 'static,
     ) -> Self
@@ -294,7 +291,6 @@ where
         Other: Resource + Clone + DeserializeOwned + fmt::Debug + Send + 'static,
         I: IntoIterator<Item = ObjectRef<K>, IntoIter: Send> + 'static,
     {
-        _ = dyntype;
         self.feed(of_related(watcher(api, config), move |other| mapper(other).into_iter().collect()))
     }
 
@@ -317,13 +313,12 @@ where
         self,
         trigger: impl Stream<Item = watcher::Result<Other>> + Send + 'static,
         mapper: impl Fn(Other) -> I + Send + Sync + 'static,
-        dyntype: Other::DynamicType,
+        _dyntype: Other::DynamicType,
     ) -> Self
     where
         Other: Resource + Send + 'static,
         I: IntoIterator<Item = ObjectRef<K>, IntoIter: Send> + 'static,
     {
-        _ = dyntype;
         self.related_stream(trigger, mapper)
     }
 
@@ -346,13 +341,12 @@ where
         self,
         trigger: impl Stream<Item = Arc<Other>> + Send + 'static,
         mapper: impl Fn(Arc<Other>) -> I + Send + Sync + 'static,
-        dyntype: Other::DynamicType,
+        _dyntype: Other::DynamicType,
     ) -> Self
     where
         Other: Resource + Send + Sync + 'static,
         I: IntoIterator<Item = ObjectRef<K>, IntoIter: Send> + 'static,
     {
-        _ = dyntype;
         self.related_stream(trigger.map(Ok), mapper)
     }
 
@@ -428,7 +422,7 @@ where
         settings: impl FnOnce(WorkQueueBuilder<ObjectRef<K>>) -> WorkQueueBuilder<ObjectRef<K>>,
     ) -> Self {
         self.queue = match self.queue {
-            Queue::Builder(builder) => Queue::Builder(settings(builder)),
+            Queue::Builder(builder) => Queue::Builder(Box::new(settings(*builder))),
             Queue::Built(_) => panic!("queue: the controller has a queue that is built, from `with_queue`"),
         };
         self
@@ -620,16 +614,15 @@ where
     }
 
     fn start(self) -> (Start<K>, Runs<K>, usize) {
-        let Self { store, is_fed_by_stream, feeds, queue, loops, settings, backoff, on_watch_error, stop, .. } = self;
-        let queue = match queue {
+        let queue = match self.queue {
             Queue::Builder(builder) => builder.build(),
             Queue::Built(queue) => queue,
         };
-        let workers = settings(queue.workers()).build();
+        let workers = (self.settings)(queue.workers()).build();
         let values = ValueQueue::with_merge(queue, |older: &Reasons, newer: &Reasons| *older | *newer);
-        let runs = Runs { values: values.clone(), store: store.clone(), is_fed_by_stream };
-        let adds = Adds { values, backoff, on_watch_error };
-        (Start { workers, feeds, adds, store, stop }, runs, loops)
+        let runs = Runs { values: values.clone(), store: self.store.clone(), is_fed_by_stream: self.is_fed_by_stream };
+        let adds = Arc::new(Adds { values, backoff: self.backoff, on_watch_error: self.on_watch_error });
+        (Start { workers, feeds: self.feeds, adds, store: self.store, stop: self.stop }, runs, self.loops)
     }
 }
 

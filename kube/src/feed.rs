@@ -29,20 +29,13 @@ use std::sync::Arc;
 use tokio::task::consume_budget;
 
 /// A source of keys, which the run of the controller polls.
-pub(crate) type Feed<K> = Box<dyn FnOnce(Adds<K>) -> BoxFuture<'static, ()> + Send>;
+pub(crate) type Feed<K> = Box<dyn FnOnce(Arc<Adds<K>>) -> BoxFuture<'static, ()> + Send>;
 
 /// Where keys go, and errors of watches.
 pub(crate) struct Adds<K: Resource> {
     pub(crate) values: ValueQueue<ObjectRef<K>, Reasons>,
     pub(crate) backoff: Arc<dyn Fn() -> Box<dyn Backoff> + Send + Sync>,
     pub(crate) on_watch_error: Arc<dyn Fn(&watcher::Error) + Send + Sync>,
-}
-
-impl<K: Resource> Clone for Adds<K> {
-    fn clone(&self) -> Self {
-        let (backoff, on_watch_error) = (Arc::clone(&self.backoff), Arc::clone(&self.on_watch_error));
-        Self { values: self.values.clone(), backoff, on_watch_error }
-    }
 }
 
 impl<K> Adds<K>
@@ -136,11 +129,10 @@ where
             let mut relations = Relations { known: HashMap::new(), listed: HashMap::new() };
             while let Some(event) = events.next().await {
                 let told = relations.see(event, &map);
-                for object in told.changed {
-                    adds.add(object, Reason::Related, Priority::NORMAL).await;
-                }
-                for object in told.listed {
-                    adds.add(object, Reason::Related, Priority::LOW).await;
+                for (objects, priority) in [(told.changed, Priority::NORMAL), (told.listed, Priority::LOW)] {
+                    for object in objects {
+                        adds.add(object, Reason::Related, priority).await;
+                    }
                 }
             }
         };

@@ -12,6 +12,7 @@ use kube::runtime::reflector::{ObjectRef, Store};
 use std::future::Future;
 use std::hash::Hash;
 use std::pin::pin;
+use std::sync::Arc;
 
 /// How often the key of an object that a stream has named, and that the store does not have, is looked at again. With the default limiter
 /// that is for 82 seconds, and a store that is filled by a list has all its objects by then.
@@ -84,7 +85,7 @@ where
 {
     pub(crate) workers: Workers<ObjectRef<K>>,
     pub(crate) feeds: Vec<Feed<K>>,
-    pub(crate) adds: Adds<K>,
+    pub(crate) adds: Arc<Adds<K>>,
     pub(crate) store: Store<K>,
     pub(crate) stop: Stop,
 }
@@ -101,7 +102,7 @@ where
         let workers = StopsWhenDropped(workers);
         let workers = &workers.0;
         stop.listen();
-        let feeds = feeds.into_iter().map(|feed| feed(adds.clone())).collect::<FuturesUnordered<_>>();
+        let feeds = feeds.into_iter().map(|feed| feed(Arc::clone(&adds))).collect::<FuturesUnordered<_>>();
         let mut feeds = pin!(feeds.collect::<()>());
         let loops = async {
             match store.wait_until_ready().await {

@@ -1,5 +1,6 @@
 //! When a controller ends.
 
+use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, pending, select_all};
 use std::io;
 use std::time::Duration;
@@ -26,28 +27,17 @@ impl Stop {
 
     /// Waits until the controller is to end.
     pub(crate) async fn asked(&mut self) {
-        let triggers = async {
-            match self.triggers.is_empty() {
-                true => pending().await,
-                false => select_all(&mut self.triggers).await.0,
-            }
-        };
+        let mut never = pending().boxed(); // so that there is one
         tokio::select! {
-            () = triggers => {}
+            _ = select_all(self.triggers.iter_mut().chain([&mut never])) => {}
             () = next(&mut self.signals) => {}
         }
     }
 
     /// Waits until the runs must have ended: the time has passed, or one more signal has come.
     pub(crate) async fn deadline(&mut self) {
-        let is_over = async {
-            match self.timeout {
-                Some(timeout) => sleep(timeout).await,
-                None => pending().await,
-            }
-        };
         tokio::select! {
-            () = is_over => {}
+            () = sleep(self.timeout.unwrap_or_default()), if self.timeout.is_some() => {}
             () = next(&mut self.signals) => {}
         }
     }

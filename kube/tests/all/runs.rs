@@ -9,7 +9,7 @@ use keyqueue::{Outcome, WorkQueue};
 use keyqueue_kube::{Controller, Reason, Reconcile, namespace, outcome_of};
 use kube::Api;
 use kube::runtime::reflector::store::Writer;
-use kube::runtime::reflector::{Store, store, store_shared};
+use kube::runtime::reflector::{ObjectRef, Store, store, store_shared};
 use kube::runtime::watcher::{self, Event};
 use kube_stand_in::{Fault, Rule, Server, Verb};
 use std::cell::Cell;
@@ -215,9 +215,11 @@ async fn an_object_that_the_store_does_not_have_yet_is_looked_at_again() {
 async fn no_run_comes_before_a_store_that_others_fill_is_ready() {
     let log = Log::default();
     let (reader, mut writer) = store::<ConfigMap>();
-    let trigger = objects(&["one"]).chain(stream::once(async { Ok(config_map("two")) })).chain(stream::pending());
+    let trigger = objects(&["one"]).chain(stream::pending());
     let (end, ended) = oneshot::channel::<()>();
-    let controller = Controller::for_stream(trigger, reader).graceful_shutdown_on(ended.map(drop));
+    let controller = Controller::for_stream(trigger, reader)
+        .reconcile_on(stream::iter([ObjectRef::new("two").within("a")])) // nothing would name it again
+        .graceful_shutdown_on(ended.map(drop));
     let run = controller.run(async |run| _ = log.note(run));
     let test = async {
         sleep(Duration::from_millis(50)).await;
@@ -232,7 +234,8 @@ async fn no_run_comes_before_a_store_that_others_fill_is_ready() {
     };
     let (left, ()) = timeout(LONG, join(run, test)).await.expect("it ends");
     assert!(left.is_empty());
-    assert!(log.all().iter().all(|told| told.priority < 0), "it is the first list");
+    assert!(log.of("one")[0].priority < 0, "it is the first list");
+    assert_eq!(log.of("two")[0].reasons, Reason::Requested.into());
 }
 
 #[tokio::test]

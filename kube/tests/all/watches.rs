@@ -203,7 +203,7 @@ async fn watches_that_fail_go_on() {
             let (server, log) = (with_objects(&["one", "two"]).await, Log::default());
             let errors = Arc::new(AtomicUsize::new(0));
             let count = Arc::clone(&errors);
-            server.rules.add(Rule::next(2, fault.clone()).verb(verb).resource("configmaps"));
+            server.rules.add(Rule::next(2, fault).verb(verb).resource("configmaps"));
             let controller = with_children(&server).on_watch_error(move |_| _ = count.fetch_add(1, Relaxed));
             let test = async {
                 log.until(|all| all.len() >= 2).await;
