@@ -13,5 +13,5 @@ cargo test "${build[@]}" -p kube-stand-in -p keyqueue-kube 2>&1 | tee "$log"
 awk '/^test result: ok\. [1-9]/ { suites++; passed += $4 }
     END { printf "kube: %d tests passed, in %d suites\n", passed, suites; exit suites < 5 }' "$log"
 RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" \
-    cargo doc --locked --no-deps --document-private-items -p keyqueue-kube -p kube-stand-in
+    cargo doc --locked --no-deps --document-private-items -p keyqueue-kube -p kube-stand-in --features k8s-openapi/latest
 cargo test "${build[@]}" -p keyqueue-kube --bench beside

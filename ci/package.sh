@@ -3,6 +3,8 @@
 # the folders `fleet` and `kube` against the packaged keyqueue). And they hold only the files that users need.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+# A library leaves the version of Kubernetes to programs, so here the script chooses it.
+export K8S_OPENAPI_ENABLED_VERSION=1.37
 cargo publish --workspace --dry-run --locked --allow-dirty
 for package in keyqueue keyqueue-fleet keyqueue-kube; do
     files="$(cargo package --locked --allow-dirty -p "$package" --list)"

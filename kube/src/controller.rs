@@ -135,7 +135,7 @@ where
     }
 
     /// Like [`for_stream`](Self::for_stream), for a stream that several controllers share: a subscription of a shared
-    /// [`Writer`](kube::runtime::reflector::store::Writer). The caller polls the reflector beside the controllers.
+    /// [`Writer`]. The caller polls the reflector beside the controllers.
     pub fn for_shared_stream(trigger: impl Stream<Item = Arc<K>> + Send + 'static, reader: Store<K>) -> Self
     where
         K::DynamicType: Default,
