@@ -1,9 +1,9 @@
 //! The controller and its settings.
 
-use crate::feed::{Adds, Feed, of_objects, of_related, of_stream, owners};
-use crate::run::{Runs, Start};
+use crate::feed::{Adds, Feed, Why, of_objects, of_related, of_stream, owners};
+use crate::run::Start;
 use crate::stop::Stop;
-use crate::{Reason, Reasons, Reconcile};
+use crate::{Reason, Reconcile};
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, Stream, StreamExt};
 use keyqueue::values::ValueQueue;
@@ -94,7 +94,8 @@ where
     /// A controller of the objects that a stream yields, which the caller has filtered, or shares with others. `reader` is the store of these
     /// objects: the caller's [reflector](kube::runtime::reflector()) fills it before the stream yields an object.
     ///
-    /// When this stream and all others have ended, the controller works off what is queued, and ends.
+    /// When this stream and all others have ended, the controller works off what is queued, and ends. If the store has no list by then, and
+    /// nobody fills it any more, the controller ends at once.
     ///
     /// A stream of objects does not say where a list ends. So these objects have the priority LOW until the store has its first list, and
     /// NORMAL from then on. An object that the store does not have yet, because it is in a list that has not come to its end, is looked at
@@ -384,7 +385,8 @@ where
 
     /// How long a watch pauses after an error. The function is called for each watch, which has a backoff of its own.
     ///
-    /// By default kube's [`DefaultBackoff`], from 0.8 to 30 seconds.
+    /// By default kube's [`DefaultBackoff`], from 0.8 to 30 seconds. It is reset by the second event that comes without an error. If a
+    /// backoff ends, which the default one does not, so does its watch.
     pub fn trigger_backoff<B: Backoff + 'static>(mut self, backoff: impl Fn() -> B + Send + Sync + 'static) -> Self {
         self.backoff = Arc::new(move || Box::new(backoff()));
         self
@@ -400,7 +402,7 @@ where
     /// measuring, a name for metrics. May be called several times.
     ///
     /// Keep [`max_keys`](WorkQueueBuilder::max_keys), if you set it, above the number of keys that wait for their next look, because the
-    /// watches wait while the queue is full.
+    /// watches wait while the queue is full. A key that has waited there has the priority NORMAL, also if it is from a list.
     ///
     /// # Panics
     /// If the controller has a queue from [`with_queue`](Self::with_queue).
@@ -429,7 +431,10 @@ where
     }
 
     /// Uses this queue, of which the caller keeps a clone: to read its statistics, to ask what a key waits for, to pause it, or to add keys
-    /// beside the watches. A controller that adds a key by the queue itself tells no reason.
+    /// beside the watches. The run of a key that was added by the queue itself is told no reason. Settings of [`queue`](Self::queue) made
+    /// before this call are dropped.
+    ///
+    /// Give each controller a queue of its own, because one controller would take the keys of another, without their reasons.
     ///
     /// # Examples
     /// ```
@@ -448,7 +453,8 @@ where
         self
     }
 
-    /// How many objects are reconciled at a time (by default 16), and settings of the workers: retries, time limits, hooks.
+    /// How many objects are reconciled at a time (by default 16), and settings of the workers: retries, time limits, hooks. A later call
+    /// replaces these.
     ///
     /// # Panics
     /// If `loops` is 0.
@@ -509,7 +515,9 @@ where
     /// If the future is dropped, so are the watches and the handlers that run, and the queue is shut down.
     ///
     /// # Panics
-    /// If it is not polled in a Tokio runtime that has its timers and its I/O enabled.
+    /// If it is not polled in a Tokio runtime that has its timers and its I/O enabled, or if the settings of the
+    /// [queue](WorkQueueBuilder::build) or of the [workers](WorkersBuilder::build) contradict each other. A panic of a mapper, a stream, a
+    /// backoff or the hook of [`on_watch_error`](Self::on_watch_error) ends the run.
     ///
     /// # Examples
     /// ```
@@ -532,10 +540,10 @@ where
         H: AsyncFn(&Reconcile<'_, K>) -> R,
         R: IntoOutcome,
     {
-        let (start, runs, loops) = self.start();
-        let workers = start.workers.clone();
+        let (start, loops) = self.start();
+        let (workers, adds) = (start.workers.clone(), Arc::clone(&start.adds));
         let begin = || {
-            let reconcile = async |item: &Item<'_, ObjectRef<K>>| match runs.begin(item) {
+            let reconcile = async |item: &Item<'_, ObjectRef<K>>| match adds.begin(item) {
                 Ok(begun) => {
                     let result = handler(&begun.run).await;
                     begun.end(result)
@@ -591,15 +599,15 @@ where
         H: for<'i> Fn(&'i Reconcile<'i, K>) -> Pin<Box<dyn Future<Output = R> + Send + 'i>> + Send + Sync + 'static,
         R: IntoOutcome + Send + 'static,
     {
-        let (start, runs, loops) = self.start();
+        let (start, loops) = self.start();
         let workers = start.workers.clone();
-        let shared = Arc::new((runs, handler));
+        let shared = Arc::new((Arc::clone(&start.adds), handler));
         let begin = || {
             workers.spawn_tasks(loops, move |item| {
                 let shared = Arc::clone(&shared);
                 Box::pin(async move {
-                    let (runs, handler) = &*shared;
-                    match runs.begin(item) {
+                    let (adds, handler) = &*shared;
+                    match adds.begin(item) {
                         Ok(begun) => {
                             let result = handler(&begun.run).await;
                             begun.end(result)
@@ -613,16 +621,17 @@ where
         start.until_end(begin).await
     }
 
-    fn start(self) -> (Start<K>, Runs<K>, usize) {
+    fn start(self) -> (Start<K>, usize) {
         let queue = match self.queue {
             Queue::Builder(builder) => builder.build(),
             Queue::Built(queue) => queue,
         };
         let workers = (self.settings)(queue.workers()).build();
-        let values = ValueQueue::with_merge(queue, |older: &Reasons, newer: &Reasons| *older | *newer);
-        let runs = Runs { values: values.clone(), store: self.store.clone(), is_fed_by_stream: self.is_fed_by_stream };
-        let adds = Arc::new(Adds { values, backoff: self.backoff, on_watch_error: self.on_watch_error });
-        (Start { workers, feeds: self.feeds, adds, store: self.store, stop: self.stop }, runs, self.loops)
+        let values =
+            ValueQueue::with_merge(queue, |older: &Why, newer: &Why| (older.0 | newer.0, older.1.max(newer.1)));
+        let Self { store, is_fed_by_stream, backoff, on_watch_error, feeds, stop, .. } = self;
+        let adds = Arc::new(Adds { values, store, is_fed_by_stream, backoff, on_watch_error });
+        (Start { workers, feeds, adds, stop }, self.loops)
     }
 }
 

@@ -16,7 +16,7 @@ use futures_util::{FutureExt, Stream, StreamExt};
 use keyqueue::values::{Refused, ValueQueue};
 use keyqueue::{AddOptions, Priority};
 use kube::runtime::reflector::store::Writer;
-use kube::runtime::reflector::{ObjectRef, reflector};
+use kube::runtime::reflector::{ObjectRef, Store, reflector};
 use kube::runtime::utils::{Backoff, StreamBackoff};
 use kube::runtime::watcher::{self, Event};
 use kube::{Resource, ResourceExt};
@@ -26,14 +26,24 @@ use std::hash::Hash;
 use std::mem;
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::task::consume_budget;
 
 /// A source of keys, which the run of the controller polls.
 pub(crate) type Feed<K> = Box<dyn FnOnce(Arc<Adds<K>>) -> BoxFuture<'static, ()> + Send>;
 
+/// What is kept of a key until a run of it has succeeded: why it is to run, and how often the store did not have its object yet.
+pub(crate) type Why = (Reasons, u32);
+
 /// Where keys go, and errors of watches.
-pub(crate) struct Adds<K: Resource> {
-    pub(crate) values: ValueQueue<ObjectRef<K>, Reasons>,
+pub(crate) struct Adds<K: Resource + 'static>
+where
+    K::DynamicType: Eq + Hash + Clone,
+{
+    pub(crate) values: ValueQueue<ObjectRef<K>, Why>,
+    pub(crate) store: Store<K>,
+    /// The caller fills the store, and the stream of objects does not say when a list has come to its end.
+    pub(crate) is_fed_by_stream: bool,
     pub(crate) backoff: Arc<dyn Fn() -> Box<dyn Backoff> + Send + Sync>,
     pub(crate) on_watch_error: Arc<dyn Fn(&watcher::Error) + Send + Sync>,
 }
@@ -45,14 +55,16 @@ where
 {
     /// Adds the key of an object. If the queue is full, waits until it has room.
     async fn add(&self, object: ObjectRef<K>, reason: Reason, priority: Priority) {
-        let object = bare(object);
+        let mut object = bare(object);
+        // A child that has a namespace names an owner that has none, and the reference to the owner is in the child's namespace.
+        if self.store.get(&object).is_some_and(|found| found.meta().namespace.is_none()) {
+            object.namespace = None;
+        }
         let options = AddOptions::new().priority(priority);
-        let mut reasons = Reasons::from(reason);
-        while let Err(Refused(back)) = self.values.add_with(object.clone(), reasons, options) {
+        while let Err(Refused(_)) = self.values.add_with(object.clone(), (reason.into(), 0), options) {
             if self.values.queue().shutting_down() {
                 return;
             }
-            reasons = back;
             self.values.queue().add_wait_async(object.clone()).await;
         }
         consume_budget().await; // a long list gives way to other tasks
@@ -65,8 +77,31 @@ where
         T: Send,
     {
         let on_watch_error = Arc::clone(&self.on_watch_error);
-        StreamBackoff::new(watch, (self.backoff)())
+        StreamBackoff::new(watch, Patient { backoff: (self.backoff)(), has_failed: false })
             .filter_map(move |event| ready(event.map_err(|error| on_watch_error(&error)).ok()))
+    }
+}
+
+/// The watcher says that a list begins also before one that fails, so the first event after an error does not reset the backoff.
+struct Patient {
+    backoff: Box<dyn Backoff>,
+    has_failed: bool,
+}
+
+impl Iterator for Patient {
+    type Item = Duration;
+
+    fn next(&mut self) -> Option<Duration> {
+        self.has_failed = true;
+        self.backoff.next()
+    }
+}
+
+impl Backoff for Patient {
+    fn reset(&mut self) {
+        if !mem::take(&mut self.has_failed) {
+            self.backoff.reset();
+        }
     }
 }
 

@@ -11,8 +11,9 @@ pub enum Reason {
     Listed,
     /// The object was created or changed.
     Changed,
-    /// The object was deleted, or it is missing in a list after a watch that was cut. If the store has an object of its name at the
-    /// [run](crate::Reconcile::object), that was made since.
+    /// The object was deleted, or changed so that the [selection](kube::runtime::watcher::Config) does not have it any more, or it is missing
+    /// in a list after a watch that was cut. If the store has an object of its name at the [run](crate::Reconcile::object), that has come
+    /// since.
     Gone,
     /// An object was created, changed or deleted that this one [owns](crate::Controller::owns), or that was mapped to it
     /// ([`watches`](crate::Controller::watches)).
@@ -43,7 +44,11 @@ impl fmt::Display for Reason {
 /// Why an object is reconciled: all events since the last run of it that has succeeded. From
 /// [`Reconcile::reasons`](crate::Reconcile::reasons).
 ///
-/// A run without a reason is one that the handler has asked for, with [`RequeueAfter`](keyqueue::Outcome::RequeueAfter).
+/// A run without a reason is one that the handler has asked for, with [`RequeueAfter`](keyqueue::Outcome::RequeueAfter). If the queue has
+/// a bound and is full, a run may also come just before its reason, which the next run has then.
+///
+/// A run that was given up hands its reasons on to the next one, if one comes. Until then they are kept, also those of an object that is
+/// gone, unless its handler itself has returned [`GiveUp`](keyqueue::Outcome::GiveUp).
 ///
 /// Like all level-triggered controllers, a handler should not depend on them: it brings the cluster into the state that the object
 /// describes, whatever has happened. They are for logs, and for work that can be skipped.
@@ -101,12 +106,7 @@ impl fmt::Debug for Reasons {
 
 impl fmt::Display for Reasons {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (n, reason) in self.iter().enumerate() {
-            if n > 0 {
-                f.write_str(", ")?;
-            }
-            reason.fmt(f)?;
-        }
-        Ok(())
+        let reasons: Vec<String> = self.iter().map(|reason| reason.to_string()).collect();
+        f.write_str(&reasons.join(", "))
     }
 }

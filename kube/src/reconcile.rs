@@ -20,7 +20,9 @@ pub struct Reconcile<'i, K: Resource> {
 }
 
 impl<'i, K: Resource> Reconcile<'i, K> {
-    /// The object as the store has it now. `None` if it is gone, which a handler is told once for each object: by runs until one succeeds.
+    /// The object as the store has it now. `None` if it is gone, which a handler is told once for each object: by runs until one succeeds or
+    /// returns [`GiveUp`](keyqueue::Outcome::GiveUp). An object that the controller's selection does not have any more is gone, too, although
+    /// it exists.
     ///
     /// A handler with a finalizer sees the object before it is gone, with a `deletionTimestamp`, and returns a success at `None`.
     #[must_use]

@@ -1,41 +1,33 @@
 //! The run of a controller: its feeds and its loops, until it is told to end.
 
-use crate::feed::{Adds, Feed};
+use crate::feed::{Adds, Feed, Why};
 use crate::stop::Stop;
-use crate::{Reason, Reasons, Reconcile};
+use crate::{Reason, Reconcile};
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
-use keyqueue::values::{Value, ValueQueue};
+use keyqueue::values::Value;
 use keyqueue::{AddOptions, IntoOutcome, Item, Leftover, Outcome, Workers};
 use kube::Resource;
-use kube::runtime::reflector::{ObjectRef, Store};
+use kube::runtime::reflector::ObjectRef;
 use std::future::Future;
 use std::hash::Hash;
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
-/// How often the key of an object that a stream has named, and that the store does not have, is looked at again. With the default limiter
-/// that is for 82 seconds, and a store that is filled by a list has all its objects by then.
-const LOOKS: usize = 14;
-
-/// What the loops share.
-pub(crate) struct Runs<K: Resource + 'static>
-where
-    K::DynamicType: Eq + Hash + Clone,
-{
-    pub(crate) values: ValueQueue<ObjectRef<K>, Reasons>,
-    pub(crate) store: Store<K>,
-    /// The caller fills the store, and the stream of objects does not say when a list has come to its end.
-    pub(crate) is_fed_by_stream: bool,
-}
+/// How often the key of an object that a stream has named, and that the store does not have, is looked at again. The delays double, so
+/// that it is for 82 seconds, and a store that is filled by a list has all its objects by then. They are not those of the limiter, because
+/// a look is no failure of the object.
+const LOOKS: u32 = 14;
+const FIRST_LOOK: Duration = Duration::from_millis(5);
 
 /// A run that has begun.
 pub(crate) struct Begun<'i, K: Resource> {
     pub(crate) run: Reconcile<'i, K>,
-    value: Option<Value<'i, ObjectRef<K>, Reasons>>,
+    value: Option<Value<'i, ObjectRef<K>, Why>>,
 }
 
-impl<K> Runs<K>
+impl<K> Adds<K>
 where
     K: Resource + Clone + Send + Sync + 'static,
     K::DynamicType: Eq + Hash + Clone + Send + Sync,
@@ -43,38 +35,39 @@ where
     /// Begins a run. `Err`: there is none, because the object does not exist, and the handler has been told if it ever did.
     pub(crate) fn begin<'i>(&'i self, item: &'i Item<'i, ObjectRef<K>>) -> Result<Begun<'i, K>, Outcome> {
         let value = self.values.value(item);
-        let reasons = value.as_deref().copied().unwrap_or_default();
+        let (reasons, looks) = value.as_deref().copied().unwrap_or_default();
         let object = self.store.get(item.key());
-        let none = match &object {
-            None if !reasons.contains(Reason::Gone) => {
-                // Perhaps the store does not have it yet.
-                let again = self.is_fed_by_stream && reasons.contains(Reason::Changed) && item.num_requeues() < LOOKS;
-                if again { Outcome::RequeueWith(AddOptions::new().rate_limited()) } else { Outcome::Success }
-            }
-            // A child that has a namespace names an owner that has none. The reference to the owner is in the child's namespace.
-            Some(object) if object.meta().namespace.is_none() && item.namespace.is_some() => {
-                let mut owner = item.key().clone();
-                owner.namespace = None;
-                _ = self.values.add_with(owner, reasons, AddOptions::new().priority(item.priority()));
-                Outcome::Success
-            }
-            _ => return Ok(Begun { run: Reconcile { item, object, reasons }, value }),
+        let is_told = match &object {
+            None => reasons.contains(Reason::Gone),
+            // Otherwise the store did not have this owner when a child named it (`add`), so its own key was added since, or will be.
+            Some(object) => object.meta().namespace.is_some() || item.namespace.is_none(),
         };
-        Err(end(value, none))
+        if is_told {
+            return Ok(Begun { run: Reconcile { item, object, reasons }, value });
+        }
+        // Perhaps the store does not have it yet.
+        if self.is_fed_by_stream && object.is_none() && reasons.contains(Reason::Changed) && looks < LOOKS {
+            let options = AddOptions::new().after(FIRST_LOOK * (1 << looks)).priority(item.priority());
+            if self.values.add_with(item.key().clone(), (reasons, looks + 1), options).is_err() {
+                return Err(Outcome::RequeueWith(options)); // after a shut-down, so that it is among what is left
+            }
+        }
+        _ = value.map(Value::succeed);
+        Err(Outcome::Success)
     }
 }
 
 impl<K: Resource> Begun<'_, K> {
     /// Ends the run. What brought it about is told to the next one, too, if this one has not succeeded.
     pub(crate) fn end(self, outcome: impl IntoOutcome) -> Outcome {
-        end(self.value, outcome.into_outcome())
-    }
-}
-
-fn end<K>(value: Option<Value<'_, K, Reasons>>, outcome: Outcome) -> Outcome {
-    match value {
-        Some(value) => value.finish(outcome),
-        None => outcome,
+        let outcome = outcome.into_outcome();
+        match self.value {
+            // Nothing would bring the key back, or take its reasons out.
+            Some(value) if self.run.object.is_none() && matches!(outcome, Outcome::GiveUp(_)) => _ = value.succeed(),
+            Some(value) => return value.finish(outcome),
+            None => {}
+        }
+        outcome
     }
 }
 
@@ -86,7 +79,6 @@ where
     pub(crate) workers: Workers<ObjectRef<K>>,
     pub(crate) feeds: Vec<Feed<K>>,
     pub(crate) adds: Arc<Adds<K>>,
-    pub(crate) store: Store<K>,
     pub(crate) stop: Stop,
 }
 
@@ -98,16 +90,20 @@ where
     /// Polls feeds and loops until the end, and returns what was left. `begin` makes the loops when the store has its first list, and its
     /// future ends with them.
     pub(crate) async fn until_end<W: Future<Output = ()>>(self, begin: impl FnOnce() -> W) -> Leftover<ObjectRef<K>> {
-        let Self { workers, feeds, adds, store, mut stop } = self;
+        let Self { workers, feeds, adds, mut stop } = self;
         let workers = StopsWhenDropped(workers);
         let workers = &workers.0;
         stop.listen();
         let feeds = feeds.into_iter().map(|feed| feed(Arc::clone(&adds))).collect::<FuturesUnordered<_>>();
         let mut feeds = pin!(feeds.collect::<()>());
         let loops = async {
-            match store.wait_until_ready().await {
-                Ok(()) => begin().await,
-                Err(error) => tracing::error!(%error, "the controller ends"),
+            tokio::select! {
+                biased;
+                ready = adds.store.wait_until_ready() => match ready {
+                    Ok(()) => begin().await,
+                    Err(error) => tracing::error!(%error, "the controller ends"),
+                },
+                () = workers.queue().until_shutting_down() => {}
             }
         };
         let mut loops = pin!(loops.fuse()); // it is pending when it has ended
@@ -117,13 +113,14 @@ where
             () = &mut feeds => true,
         };
         // The end of all streams leaves work, while a stop leaves it to the next start.
-        let end = async {
-            match is_fed {
-                true => workers.drain_until(stop.asked()).await,
-                false => workers.finish_until(stop.deadline()).await,
+        if is_fed {
+            tokio::select! {
+                left = workers.drain_async() => return left,
+                () = &mut loops => {} // or they have not begun, and never will
+                () = stop.asked() => {}
             }
-        };
-        let mut end = pin!(end);
+        }
+        let mut end = pin!(workers.finish_until(stop.deadline()));
         loop {
             tokio::select! {
                 left = &mut end => return left,

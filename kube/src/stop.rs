@@ -1,7 +1,8 @@
 //! When a controller ends.
 
-use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, pending, select_all};
+use futures_util::stream::{self, BoxStream};
+use futures_util::{FutureExt, StreamExt};
 use std::io;
 use std::time::Duration;
 use tokio::time::sleep;
@@ -12,16 +13,15 @@ pub(crate) struct Stop {
     pub(crate) triggers: Vec<BoxFuture<'static, ()>>,
     /// How long runs may go on, if signals end the controller.
     pub(crate) timeout: Option<Duration>,
-    signals: Option<Signals>,
+    signals: Option<BoxStream<'static, ()>>,
 }
 
 impl Stop {
     /// Listens to signals from now on, if they end the controller.
     pub(crate) fn listen(&mut self) {
         if self.timeout.is_some() {
-            let signals = Signals::listen();
             self.signals =
-                signals.inspect_err(|error| tracing::error!(%error, "no signal will end the controller")).ok();
+                signals().inspect_err(|error| tracing::error!(%error, "no signal will end the controller")).ok();
         }
     }
 
@@ -43,45 +43,24 @@ impl Stop {
     }
 }
 
-async fn next(signals: &mut Option<Signals>) {
+async fn next(signals: &mut Option<BoxStream<'static, ()>>) {
     match signals {
-        Some(signals) => signals.next().await,
+        Some(signals) => _ = signals.next().await,
         None => pending().await,
     }
 }
 
+/// The signals that come from now on: SIGTERM and Ctrl-C.
 #[cfg(unix)]
-struct Signals([tokio::signal::unix::Signal; 2]);
-
-#[cfg(unix)]
-impl Signals {
-    fn listen() -> io::Result<Self> {
-        use tokio::signal::unix::{SignalKind, signal};
-        Ok(Self([signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?]))
-    }
-
-    async fn next(&mut self) {
-        let [terminate, interrupt] = &mut self.0;
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-        }
-    }
+fn signals() -> io::Result<BoxStream<'static, ()>> {
+    use tokio::signal::unix::{Signal, SignalKind, signal};
+    let each = |signal| stream::unfold(signal, async |mut signal: Signal| Some((signal.recv().await?, signal)));
+    Ok(stream::select(each(signal(SignalKind::terminate())?), each(signal(SignalKind::interrupt())?)).boxed())
 }
 
 /// Elsewhere Ctrl-C alone.
 #[cfg(not(unix))]
-struct Signals;
-
-#[cfg(not(unix))]
-impl Signals {
-    fn listen() -> io::Result<Self> {
-        Ok(Self)
-    }
-
-    async fn next(&mut self) {
-        if tokio::signal::ctrl_c().await.is_err() {
-            pending::<()>().await;
-        }
-    }
+fn signals() -> io::Result<BoxStream<'static, ()>> {
+    let each = stream::unfold((), async |()| tokio::signal::ctrl_c().await.ok().map(|()| ((), ())));
+    Ok(each.chain(stream::pending()).boxed())
 }
