@@ -425,6 +425,8 @@ async fn a_list_that_breaks_off_tells_what_is_gone_once() {
         log.told("object-9", Reason::Listed).await;
         sleep(Duration::from_millis(100)).await;
         assert_eq!((log.of("object-1").len(), log.of("object-9").len(), log.of("object-0").len()), (2, 1, 2));
+        let all = log.all();
+        assert!(all.iter().all(|told| told.name == "object-1" || !told.reasons.contains(Reason::Gone)), "{all:?}");
     };
     beside(controller, &log, succeed, test).await;
 }
