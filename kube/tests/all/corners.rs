@@ -383,13 +383,14 @@ async fn a_finalizer_comes_before_the_end_and_the_end_is_told_once() {
     let api = Api::<ConfigMap>::namespaced(client(&server), "a");
     let removed = Cell::new(0);
     let handler = async |run: &Reconcile<'_, ConfigMap>| {
-        let Some(object) = run.object() else { return Ok(Outcome::Success) };
+        let again = Ok(Outcome::RequeueAfter(Duration::from_millis(200)));
+        let Some(object) = run.object() else { return again };
         if object.metadata.deletion_timestamp.is_some() {
             removed.set(removed.get() + 1);
             let patch = Patch::Merge(json!({ "metadata": { "finalizers": Value::Null } }));
             api.patch(&run.name, &PatchParams::default(), &patch).await?;
         }
-        Ok(Outcome::RequeueAfter(Duration::from_millis(200)))
+        again
     };
     let test = async {
         log.told("one", Reason::Listed).await;
