@@ -20,14 +20,14 @@ use super::locked::OneShard;
 use super::section::in_steps;
 use super::take::Taken;
 use super::take_where::Found;
-use super::waiters::DirtyWait;
+use super::waiters::{Event, TaskTicket};
 use crate::bound::Room;
 use crate::free::give_way;
 use crate::free::{Begin, Claim, Free, Tried, fence_after_rmw};
 use crate::key::{Bits, KeyHash, NodeRef, Note, OnDone};
 use crate::machine::{
-    BATCH, Cancelled, Claimed, DirtyTicket, End, Expired, How, KeySeen, Machine, MaybeNanos, Mode, NEVER, Owed, Seen,
-    TakenOut, Which,
+    BATCH, Cancelled, Claimed, End, Expired, How, KeySeen, Machine, MaybeNanos, Mode, NEVER, Owed, Seen, TakenOut,
+    Which,
 };
 use crate::order::Group;
 use crate::shared::driver::states::Driver;
@@ -40,11 +40,6 @@ use std::task::Waker;
 use std::time::Duration;
 
 const NO_PRIORITIES: &str = "a lock-free queue has no priorities";
-
-/// The ticket of those who wait for a key to become dirty, in the list of the hub.
-fn ticket_of(hash: KeyHash) -> (usize, DirtyTicket) {
-    (hash.0 as usize, DirtyTicket::OF_NODE)
-}
 
 /// A critical section of the records. It must be [ended](Self::end) while no other lock is held.
 struct Records<'s, K> {
@@ -223,10 +218,7 @@ impl<K> Shared<K> {
     }
 
     fn pay_dirty(&self, hash: KeyHash) {
-        let mut wakes = WakeList::default();
-        let mut hub = self.hub();
-        hub.dirty_waiters.take(ticket_of(hash), &mut wakes);
-        hub.wakes.append(wakes);
+        self.hub().wake_tasks(Event::DirtyNode(hash));
     }
 
     /// Called after a call has taken keys back.
@@ -579,13 +571,13 @@ impl<K> Shared<K> {
         node.word().load().is_noted() && free.records.lock().is_known_given_up(&node, node.hash())
     }
 
-    pub(super) fn free_poll_dirty(&self, claimed: &Claimed<K>, ticket: &mut Option<DirtyWait>, waker: Waker) -> bool {
+    pub(super) fn free_poll_dirty(&self, claimed: &Claimed<K>, ticket: &mut Option<TaskTicket>, waker: Waker) -> bool {
         // The waiter goes on the list before the step, so that an add that makes the key dirty after the step finds it there.
-        let _older = self.hub().dirty_waiters.insert(ticket_of(claimed.hash()), ticket, waker);
+        let _older = self.hub().tasks.insert(Event::DirtyNode(claimed.hash()), ticket, waker);
         let wait = |bits: Bits| if bits.is_dirty() { (bits, true) } else { (bits.await_dirty(), false) };
         let is_dirty = claimed.node().word().step(wait).1;
         if is_dirty {
-            ticket.take().into_iter().for_each(|ticket| self.leave_dirty_waiters(ticket));
+            self.leave_tasks(ticket.take());
         }
         is_dirty
     }

@@ -17,7 +17,7 @@
 
 use super::getters::Getters;
 use super::limited_runs::LimitedRuns;
-use super::waiters::{Alarms, DirtyWaiters, LifeCycle};
+use super::waiters::{Alarms, Event, LifeCycle, Tasks};
 use crate::machine::NEVER;
 use crate::observe::RunCounters;
 use crate::shared::driver::states::DriverState;
@@ -30,7 +30,7 @@ use std::ops::{Deref, DerefMut};
 pub(super) struct Hub {
     pub(super) getters: Getters,
     pub(super) life_cycle: LifeCycle,
-    pub(super) dirty_waiters: DirtyWaiters,
+    pub(super) tasks: Tasks,
     pub(super) alarms: Alarms,
     pub(super) limited_runs: LimitedRuns,
     pub(super) driver: DriverState,
@@ -109,6 +109,8 @@ impl Flags {
     }
 }
 
+const LOCKED: &str = "locked until the drop";
+
 /// The guard of the hub's lock. Its drop sets the flags to what the lists say, unlocks, and then wakes the waiters in `wakes`.
 pub(super) struct HubGuard<'s> {
     lock: &'s Mutex<Hub>,
@@ -169,6 +171,11 @@ impl HubGuard<'_> {
         }
     }
 
+    /// Wakes the tasks that wait for this event.
+    pub(super) fn wake_tasks(&mut self, of: Event) {
+        self.hub.as_mut().expect(LOCKED).tasks.take(of, &mut self.wakes);
+    }
+
     /// Wakes all getters.
     pub(super) fn wake_all_getters(&mut self) {
         let getters = self.getters.take_all();
@@ -180,13 +187,13 @@ impl Deref for HubGuard<'_> {
     type Target = Hub;
 
     fn deref(&self) -> &Hub {
-        self.hub.as_ref().expect("locked until the drop")
+        self.hub.as_ref().expect(LOCKED)
     }
 }
 
 impl DerefMut for HubGuard<'_> {
     fn deref_mut(&mut self) -> &mut Hub {
-        self.hub.as_mut().expect("locked until the drop")
+        self.hub.as_mut().expect(LOCKED)
     }
 }
 

@@ -16,6 +16,7 @@ use super::Shared;
 use super::hub::Flags;
 use super::locked::{Held, Locked};
 use super::pace::Pace;
+use super::waiters::Event;
 use crate::Added;
 use crate::key::KeyHash;
 use crate::machine::{Cancelled, Claimed, End, Ended, Expired, Found, How, Machine, Mode, Owed, Seen, TakenOut};
@@ -185,7 +186,7 @@ impl<K> Shared<K> {
         if owed.has(Owed::DIRTY) {
             let tickets = machine.take_dirty();
             let mut hub = self.hub();
-            tickets.into_iter().for_each(|ticket| hub.dirty_waiters.take((locked.index, ticket), &mut wakes));
+            tickets.into_iter().for_each(|ticket| hub.tasks.take(Event::Dirty(locked.index, ticket), &mut wakes));
         }
         if let (true, Some(bound)) = (owed.has(Owed::ROOM), &self.bound) {
             let left = machine.take_left();

@@ -6,6 +6,7 @@ use super::last_errors::LastErrors;
 use super::locked::{Front, Locked};
 use super::pace::Pace;
 use super::settings::{Limiter, Settings};
+use super::waiters::{Event, TaskTicket};
 use crate::bound::Bound;
 use crate::coop;
 #[cfg(feature = "lock-free")]
@@ -25,6 +26,7 @@ use ahash::RandomState;
 use crossbeam_utils::CachePadded;
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::task::Waker;
 
 /// The arm of a call on a lock-free queue.
 macro_rules! if_free {
@@ -364,6 +366,30 @@ impl<K> Shared<K> {
     /// Locks the hub.
     pub(super) fn hub(&self) -> HubGuard<'_> {
         HubGuard::new(&self.hub, &self.flags)
+    }
+
+    /// Whether an event has come. If not, puts the task on the list of those that wait for it, and sets `ticket`.
+    pub(super) fn poll_event(
+        &self,
+        of: Event,
+        ticket: &mut Option<TaskTicket>,
+        waker: &Waker,
+        has_come: impl FnOnce(&Hub) -> bool,
+    ) -> bool {
+        // Dropped after the lock, because wakers are foreign code (W4).
+        let waker = waker.clone();
+        let _older;
+        let mut hub = self.hub();
+        if has_come(&hub) {
+            return true;
+        }
+        _older = hub.tasks.insert(of, ticket, waker);
+        false
+    }
+
+    /// For a task that no longer waits for its event.
+    pub(crate) fn leave_tasks(&self, ticket: Option<TaskTicket>) {
+        let _dropped_after_the_lock = ticket.and_then(|ticket| self.hub().tasks.remove(ticket));
     }
 
     /// Adds or removes one who counts the runs of the queue's workers.
