@@ -49,7 +49,7 @@ impl<K: Hash + Eq> Shared<K> {
     {
         let held = locked.lock();
         in_mode!(self, held, section, _extras => {
-            let cancelled = section.cancel(hand, key, hash);
+            let cancelled = section.verb(|machine, mode| machine.cancel(hand, key, hash, mode));
             section.end();
             cancelled
         })
@@ -62,7 +62,7 @@ impl<K: Hash + Eq> Shared<K> {
         let mut remove_in = |locked: &Locked<K>, hash| {
             let held = locked.lock();
             let mut section = self.section(held);
-            let removed = section.remove(&mut hand, key, hash);
+            let removed = section.verb(|machine, mode| machine.remove(&mut hand, key, hash, mode));
             section.end();
             removed
         };

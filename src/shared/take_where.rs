@@ -165,7 +165,7 @@ impl<K: Hash + Eq + Clone> Shared<K> {
             let mut section = self.section(held);
             section.prefetch_seen(step.iter().map(|found| found.seen));
             for found in step {
-                takes.push(section.take_out(&mut hand, found.seen));
+                takes.push(section.verb(|machine, mode| machine.take_out(&mut hand, found.seen, mode)));
                 removed.extend(hand.take());
             }
             section.end();
