@@ -78,7 +78,6 @@ impl<K> WorkQueueBuilder<K> {
             name: Box::default(),
             seed: None,
             shards: 1,
-            #[cfg(feature = "lock-free")]
             lock_free: false,
             capacity: 0,
             clock: Clock::default(),
@@ -719,7 +718,6 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueueBuilder<K> {
 
     /// Checks the arguments that depend on each other.
     fn check(&self) -> Result<(), InvalidArgument> {
-        #[cfg(feature = "lock-free")]
         if self.settings.lock_free {
             self.check_lock_free()?;
         }
@@ -757,7 +755,6 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueueBuilder<K> {
     }
 
     /// The setting that the lock-free engine does not have, if one is set.
-    #[cfg(feature = "lock-free")]
     fn check_lock_free(&self) -> Result<(), InvalidArgument> {
         let Settings { delayed_add, order, pace, .. } = &self.settings;
         let line = "the order of a lock-free queue is first in, first out";

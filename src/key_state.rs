@@ -174,13 +174,13 @@ impl KeyState {
         };
         let since = if seen.is_processing { seen.started_at } else { seen.queued_at };
         let is_active = seen.is_processing || seen.is_dirty;
-        let of_delay = seen.delay.map_or(Priority::NORMAL.0, |(_, priority, _)| priority);
+        let of_delay = seen.delay.map_or(Priority::NORMAL.0, |delay| delay.priority);
         Self {
             activity,
             elapsed: since.map(|since| Duration::from_nanos(now.saturating_sub(since))),
             priority: Priority(if is_active { seen.priority } else { of_delay }),
             limits: seen.group.as_ref().map(|group| GroupLimits::of(&group.limits)),
-            delay: seen.delay.map(|(deadline, _, by)| KeyDelay { left: left(deadline), by }),
+            delay: seen.delay.map(|delay| KeyDelay { left: left(delay.deadline), by: delay.by }),
             failures: external.saturating_add(seen.failures as usize),
             last_error: None,
         }

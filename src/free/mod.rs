@@ -63,12 +63,6 @@ use times::Times;
 
 pub(crate) use tally::Begin;
 
-/// A key to look up, with its hash.
-pub(crate) struct Hashed<'q, Q: ?Sized> {
-    pub(crate) key: &'q Q,
-    pub(crate) hash: KeyHash,
-}
-
 /// The number of vacated nodes that the cache keeps for each thread.
 const CACHE: usize = model_const(1024, 1);
 
@@ -275,12 +269,12 @@ impl<K: Eq> Free<K> {
 
     /// Whether the key is queued, processing or delayed.
     pub(crate) fn is_known(&self, key: &K, hash: KeyHash) -> bool {
-        self.map.with(Hashed { key, hash }, |node| node.word().load().is_known()).unwrap_or(false)
+        self.map.with(key, hash, |node| node.word().load().is_known()).unwrap_or(false)
     }
 
     /// A claim on the node of this key, if there is one.
     pub(crate) fn find<Q: Equivalent<K> + ?Sized>(&self, key: &Q, hash: KeyHash) -> Option<Claim<'_, K>> {
-        let node = self.map.with(Hashed { key, hash }, |node| self.try_claim(node).then_some(node)).flatten()?;
+        let node = self.map.with(key, hash, |node| self.try_claim(node).then_some(node)).flatten()?;
         Some(Claim { free: self, node })
     }
 }

@@ -170,7 +170,8 @@ impl<K> Shared<K> {
         if mode.is_measured && mode.is_open {
             worked = this.note_end(&mut section, &claimed, how.may_delay().then_some(how.now));
         }
-        if let Some(group) = if options.pauses_group { section.group_of(&claimed) } else { None } {
+        let pauses = if options.pauses_group { section.group_of(&claimed) } else { None };
+        if let Some(group) = pauses {
             let until = how.now.saturating_add(how.delay.unwrap_or(0));
             section.verb(|machine, mode| machine.change_group(mode, |groups, _| groups.pause(group, until, how.now)));
         }

@@ -26,7 +26,8 @@ use crate::free::give_way;
 use crate::free::{Begin, Claim, Free, Tried, fence_after_rmw};
 use crate::key::{Bits, KeyHash, NodeRef, Note, OnDone};
 use crate::machine::{
-    Cancelled, Claimed, End, Expired, How, KeySeen, Machine, MaybeNanos, Mode, NEVER, Owed, Seen, TakenOut, Which,
+    Cancelled, Claimed, Delay, End, Expired, How, KeySeen, Machine, MaybeNanos, Mode, NEVER, Owed, Seen, TakenOut,
+    Which,
 };
 use crate::order::Group;
 use crate::shared::driver::states::Driver;
@@ -707,7 +708,7 @@ impl<K> Shared<K> {
     }
 
     /// Calls `each` with the delayed keys, under the lock of the records.
-    pub(super) fn free_each_delayed(&self, free: &Free<K>, mut each: impl FnMut((u64, i8), &K)) {
+    pub(super) fn free_each_delayed(&self, free: &Free<K>, mut each: impl FnMut(Delay, &K)) {
         in_steps(|at| {
             free.records.lock().look(at, Which::Delayed, |view| each(view.delay().expect("delayed"), view.key().key()))
         });

@@ -71,7 +71,6 @@ impl Flags {
     /// Groups may be held back, so that getters may wait although keys are queued. Never cleared.
     pub(super) const LIMITED: Self = Self(1 << 7);
     /// The lock-free engine, in a queue whose keys have no groups. Never cleared.
-    #[cfg(feature = "lock-free")]
     pub(super) const FREE: Self = Self::LIMITED;
     /// Hand-outs have a [pace](super::pace). Never cleared.
     pub(super) const PACED: Self = Self(1 << 8);

@@ -101,10 +101,10 @@ impl<K: Hash + Eq> Shared<K> {
         if let (Some(numbers), Limiter::External(limiter)) = (numbers, &mut settings.limiter) {
             limiter.reseed(numbers.next());
         }
-        let Settings { shards, clock, observer, order, .. } = &settings;
-        #[cfg(feature = "lock-free")]
-        let shards = if settings.lock_free { &1 } else { shards }; // that engine has lines instead
-        let (shards, interval) = (*shards, observer.as_ref().and_then(|observer| observer.interval()));
+        let &Settings { shards, lock_free, ref clock, ref observer, ref order, .. } = &settings;
+        let shards = if lock_free { 1 } else { shards }; // that engine has lines instead
+        let (others_to_test, capacity) = if lock_free { (1, 0) } else { (shards - 1, settings.capacity) };
+        let interval = observer.as_ref().and_then(|observer| observer.interval());
         let pace = settings.pace.and_then(|(rate, burst)| Pace::new(rate, burst)).map(Box::new);
         let bound = settings.max_keys.map(Bound::new).map(Arc::new);
         let flags = [
@@ -114,10 +114,9 @@ impl<K: Hash + Eq> Shared<K> {
             (order.limit.is_some() || order.limits_of.is_some(), Flags::LIMITED),
             (pace.is_some(), Flags::PACED),
             (bound.is_some(), Flags::BOUNDED),
+            (lock_free, Flags::FREE),
         ];
         let flags = Flags(flags.into_iter().map(|(is_set, flag)| if is_set { flag.0 } else { 0 }).sum());
-        #[cfg(feature = "lock-free")]
-        let flags = if settings.lock_free { Flags(flags.0 | Flags::FREE.0) } else { flags };
         let measured = flags.has(Flags::MEASURED);
         if measured || order.limits_of.is_some() || order.shares == FairShare::WorkTime {
             clock.calibrate();
@@ -130,7 +129,7 @@ impl<K: Hash + Eq> Shared<K> {
         stamp.into_iter().for_each(|stamp| _ = stamp()); // the first call takes long
         let is_strict = order.strict || shards > 1; // the turn of the lower levels is the queue's
         let has_directory = order.has_groups() && shards > 1;
-        let new_shard = |index, capacity: usize| {
+        let new_shard = |index| {
             let queued = match order.group_of.is_some() {
                 true => AnyOrder::groups(order.shares, !is_strict, order.strict),
                 false => AnyOrder::new(is_strict),
@@ -148,16 +147,11 @@ impl<K: Hash + Eq> Shared<K> {
             Locked::new(index, if shards == 1 { Mutex::new(machine) } else { Mutex::one_of_many(machine) })
         };
         #[cfg(feature = "lock-free")]
-        let free = settings.lock_free.then(|| {
+        let free = lock_free.then(|| {
             let records = Machine::new(AnyOrder::new(false), settings.delayed_add, 0);
             let clock = measured.then(|| settings.clock.clone());
             Box::new(Free::new(records, settings.capacity, settings.shards, clock, bound.clone()))
         });
-        #[cfg(feature = "lock-free")]
-        let (others_to_test, capacity) = if free.is_some() { (1, 0) } else { (shards - 1, settings.capacity) };
-        #[cfg(not(feature = "lock-free"))]
-        let (others_to_test, capacity) = (shards - 1, settings.capacity);
-        let new_shard = |index| new_shard(index, capacity);
         let by_level = || has_directory.then(|| Box::new(std::array::from_fn(|_| AtomicU64::new(0))));
         let (fronts, lower_shards) = (by_level(), by_level());
         Self {
@@ -256,14 +250,20 @@ impl<K> Shared<K> {
         (group.hash >> 32) as usize & (self.shards() - 1)
     }
 
-    /// Whether a call by key has to [look it up](Self::look_up), because there are groups and several shards.
+    /// Whether a key has to be looked up by its name in the directory, because there are groups and several shards.
     #[inline(always)]
     pub(super) fn has_names(&self) -> bool {
         !self.is_single() && self.directory.is_some()
     }
 
     /// Looks for a key in each shard where it may be, with its hash there, until the answer is `Some`. `own` is the key's own hash.
+    #[inline]
     pub(super) fn look_up<T>(&self, own: KeyHash, mut look: impl FnMut(&Locked<K>, KeyHash) -> Option<T>) -> Option<T> {
+        if self.has_names() { self.look_up_names(own, look) } else { look(self.shard_of(own), own) }
+    }
+
+    #[cold]
+    fn look_up_names<T>(&self, own: KeyHash, mut look: impl FnMut(&Locked<K>, KeyHash) -> Option<T>) -> Option<T> {
         let mut named = self.directory.as_ref()?.ask(own);
         named.find_map(|index| look(self.at(index), own.in_shard(index)))
     }
