@@ -64,6 +64,7 @@ pub(crate) use later::{NEVER, WHEEL_IS_FULL};
 pub(crate) use look::{KeySeen, Seen, View, Which};
 pub(crate) use measure::Ages;
 pub(crate) use owed::{Mode, Owed};
+#[cfg(feature = "lock-free")]
 pub(crate) use take::TakenOut;
 pub(crate) use times::Times;
 
