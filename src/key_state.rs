@@ -231,26 +231,18 @@ impl fmt::Display for KeyState {
             }
             KeyActivity::CoolingDown { left } => write!(f, "cooling down {}, with no run to come", Left(left))?,
             KeyActivity::Delayed => {}
-            KeyActivity::Queued => {
-                begin(f, "queued")?;
-                f.write_str(", ready to be handed out")?;
+            _ => begin(f, "queued")?,
+        }
+        match self.activity {
+            KeyActivity::Queued => f.write_str(", ready to be handed out")?,
+            KeyActivity::Paused => f.write_str(", behind the queue's pause")?,
+            KeyActivity::Paced { left } => write!(f, ", behind the queue's pace {}", Left(left))?,
+            KeyActivity::HeldBack(HeldBack::Full) => write!(f, ", behind its group's limit of {}", self.limit())?,
+            KeyActivity::HeldBack(HeldBack::Throttled { left }) => {
+                write!(f, ", behind its group's rate {}", Left(left))?
             }
-            KeyActivity::Paused => {
-                begin(f, "queued")?;
-                f.write_str(", behind the queue's pause")?;
-            }
-            KeyActivity::Paced { left } => {
-                begin(f, "queued")?;
-                write!(f, ", behind the queue's pace {}", Left(left))?;
-            }
-            KeyActivity::HeldBack(held_back) => {
-                begin(f, "queued")?;
-                match held_back {
-                    HeldBack::Full => write!(f, ", behind its group's limit of {}", self.limit())?,
-                    HeldBack::Throttled { left } => write!(f, ", behind its group's rate {}", Left(left))?,
-                    HeldBack::Paused { left } => write!(f, ", behind its group's pause {}", Left(left))?,
-                }
-            }
+            KeyActivity::HeldBack(HeldBack::Paused { left }) => write!(f, ", behind its group's pause {}", Left(left))?,
+            _ => {}
         }
         if let Some(KeyDelay { left, by }) = self.delay {
             let is_cause = self.activity == KeyActivity::Delayed;
