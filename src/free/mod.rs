@@ -50,7 +50,7 @@ macro_rules! point {
 use crate::Added;
 use crate::bound::Bound;
 use crate::key::{Bits, KeyHash, NodeRef, Note, OnAdd, OnDone};
-use crate::machine::{Machine, Owed};
+use crate::machine::{End, Machine, Owed};
 use crate::sync::{Arc, AtomicPtr, AtomicUsize, Mutex, Ordering, model_const};
 use crate::time::clock::Clock;
 use equivalent::Equivalent;
@@ -322,17 +322,22 @@ impl<K> Free<K> {
         self.release(node);
     }
 
-    /// `done`, and `succeed`. `None` means that nothing has changed, because the records know the key and must be asked.
+    /// `done`, `succeed` and `give_up`. `None` means that nothing has changed, because the records know the key and must be asked.
     #[inline]
-    pub(crate) fn end(&self, node: NodeRef<K>, succeeds: bool) -> Option<Owed> {
+    pub(crate) fn end(&self, node: NodeRef<K>, end: End) -> Option<Owed> {
         let word = node.word();
         let mut before = word.load();
         loop {
-            if before.is_resting() || succeeds && before.is_noted() {
+            if before.is_resting() || end != End::Done && before.is_noted() {
                 return None;
             }
             match self.try_end(node, before, |bits| bits) {
-                Ok((_, owed)) => return Some(owed),
+                Ok((_, owed)) => {
+                    if end == End::GiveUp {
+                        self.tally.mine().count(Event::GivenUp);
+                    }
+                    return Some(owed);
+                }
                 Err(now) => before = now,
             }
         }
@@ -557,11 +562,6 @@ impl<K> Free<K> {
                 Err(now) => before = now,
             }
         }
-    }
-
-    /// Counts a key that was given up without the records.
-    pub(crate) fn count_given_up(&self) {
-        self.tally.mine().count(Event::GivenUp);
     }
 
     // ---- the bound

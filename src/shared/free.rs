@@ -340,11 +340,8 @@ impl<K> Shared<K> {
     #[inline(never)]
     pub(super) fn free_end(&self, free: &Free<K>, claimed: Claimed<K>, end: End) {
         let (node, hash) = (claimed.node(), claimed.hash());
-        match self.measured(free, node, || free.end(node, end != End::Done)) {
+        match self.measured(free, node, || free.end(node, end)) {
             Some((owed, worked)) => {
-                if end == End::GiveUp {
-                    free.count_given_up();
-                }
                 self.pay(owed, hash);
                 if self.has_extras() {
                     self.tell_done(worked, false);

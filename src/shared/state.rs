@@ -17,6 +17,7 @@ use crate::observe::{Observer, RunCounters};
 use crate::order::{AnyOrder, Group, NO_NEW};
 use crate::panics::contained;
 use crate::random::SplitMix;
+use crate::shared::driver::states::Driver;
 use crate::sync::{
     Arc, AtomicU16, AtomicU64, Mutex, Ordering, counted_stamp, hasher, next_id, note_parallelism, stamp,
 };
@@ -390,6 +391,14 @@ impl<K> Shared<K> {
     /// For a task that no longer waits for its event.
     pub(crate) fn leave_tasks(&self, ticket: Option<TaskTicket>) {
         let _dropped_after_the_lock = ticket.and_then(|ticket| self.hub().tasks.remove(ticket));
+    }
+
+    /// Wakes the driver thread, or asks for it, if it is to come at this time. Without one, `turn` looks by itself.
+    pub(super) fn wake_driver_for(&self, at: u64, hub: &mut HubGuard<'_>) {
+        if self.settings.driver == Driver::Thread {
+            let called = hub.call_driver(at);
+            hub.wakes.append(called);
+        }
     }
 
     /// Adds or removes one who counts the runs of the queue's workers.

@@ -17,7 +17,6 @@ use super::limited_runs::{Late, LimitedRun, Tell};
 use super::waiters::{Event, TaskTicket};
 use crate::key::SlotId;
 use crate::machine::NEVER;
-use crate::shared::driver::states::Driver;
 use crate::sync::Arc;
 use crate::time::nanos;
 use crate::wait::WakeList;
@@ -37,10 +36,7 @@ impl<K> Shared<K> {
             let mut hub = this.hub();
             hub.set(Flags::TIMED, true);
             hub.limited_runs.insert(slot, began, late_at, tell);
-            if this.settings.driver == Driver::Thread {
-                let called = hub.call_driver(late_at);
-                hub.wakes.append(called);
-            }
+            this.wake_driver_for(late_at, &mut hub);
         }
         Self::ensure_driver(this);
     }

@@ -201,8 +201,7 @@ impl<K> Shared<K> {
                 if matches!(hub.driver, DriverState::Missing { .. }) {
                     return false;
                 }
-                let called = hub.call_driver(0);
-                hub.wakes.append(called);
+                this.wake_driver_for(0, &mut hub);
             }
             hub.getters.wake_later(task);
         }
