@@ -263,6 +263,7 @@ impl<K> Shared<K> {
         if self.has_names() { self.look_up_names(own, look) } else { look(self.shard_of(own), own) }
     }
 
+    /// The same in a queue with a directory.
     #[cold]
     fn look_up_names<T>(&self, own: KeyHash, mut look: impl FnMut(&Locked<K>, KeyHash) -> Option<T>) -> Option<T> {
         let mut named = self.directory.as_ref()?.ask(own);
