@@ -3,8 +3,10 @@
 
 use super::Shared;
 use super::hub::Flags;
+use super::locked::Locked;
 use super::section::in_mode;
 use super::state::if_free;
+use crate::key::KeyHash;
 use crate::machine::Cancelled;
 use equivalent::Equivalent;
 use std::hash::Hash;
@@ -12,8 +14,18 @@ use std::hash::Hash;
 impl<K: Hash + Eq> Shared<K> {
     /// `cancel`.
     pub(crate) fn cancel<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> bool {
-        let mut hand = None;
-        let cancelled = self.cancel_of(key, &mut hand);
+        let (hash, mut hand) = (self.hash(key), None);
+        if_free!(self, free => {
+            let cancelled = self.free_cancel(free, key, hash);
+            if let Cancelled::Added(added) = cancelled {
+                self.tell(|observer| observer.added(added));
+            }
+            cancelled != Cancelled::Nothing
+        });
+        let cancelled = match self.has_names() {
+            true => self.cancel_by_name(key, hash),
+            false => self.cancel_in(self.shard_of(hash), &mut hand, key, hash),
+        };
         if let Cancelled::Added(added) = cancelled {
             self.tell(|observer| observer.added(added));
         }
@@ -21,20 +33,26 @@ impl<K: Hash + Eq> Shared<K> {
         // A key that has left the queue is dropped here.
     }
 
-    #[inline(always)]
-    fn cancel_of<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q, hand: &mut Option<K>) -> Cancelled {
-        let hash = self.hash(key);
-        if_free!(self, free => self.free_cancel(free, key, hash));
+    #[cold]
+    fn cancel_by_name<Q: Equivalent<K> + ?Sized>(&self, key: &Q, hash: KeyHash) -> Cancelled {
+        let mut hand = None;
         let cancelled = self.look_up(hash, |locked, hash| {
-            let held = locked.lock();
-            let cancelled = in_mode!(self, held, section, _extras => {
-                let cancelled = section.verb(|machine, mode| machine.cancel(hand, key, hash, mode));
-                section.end();
-                cancelled
-            });
-            Some(cancelled).filter(|cancelled| *cancelled != Cancelled::Nothing)
+            Some(self.cancel_in(locked, &mut hand, key, hash)).filter(|cancelled| *cancelled != Cancelled::Nothing)
         });
         cancelled.unwrap_or(Cancelled::Nothing)
+    }
+
+    #[inline(always)]
+    fn cancel_in<Q>(&self, locked: &Locked<K>, hand: &mut Option<K>, key: &Q, hash: KeyHash) -> Cancelled
+    where
+        Q: Equivalent<K> + ?Sized,
+    {
+        let held = locked.lock();
+        in_mode!(self, held, section, _extras => {
+            let cancelled = section.cancel(hand, key, hash);
+            section.end();
+            cancelled
+        })
     }
 
     /// `remove`.

@@ -19,7 +19,7 @@ use super::pace::Pace;
 use super::waiters::Event;
 use crate::Added;
 use crate::key::KeyHash;
-use crate::machine::{Claimed, End, Ended, Expired, Found, How, Machine, Mode, Owed};
+use crate::machine::{Cancelled, Claimed, End, Ended, Expired, Found, How, Machine, Mode, Owed};
 use crate::order::Group;
 use crate::panics::drop_each;
 use crate::shared::driver::states::Driver;
@@ -332,6 +332,18 @@ impl<'s, K> Section<'s, K> {
         }
         self.takes = true;
         claimed
+    }
+
+    #[inline(always)]
+    pub(super) fn cancel<Q: Equivalent<K> + ?Sized>(
+        &mut self,
+        hand: &mut Option<K>,
+        key: &Q,
+        hash: KeyHash,
+    ) -> Cancelled {
+        let answer = self.held.machine.cancel(hand, key, hash, self.mode);
+        self.has_changed = true;
+        self.note(answer)
     }
 
     pub(super) fn forget_failures<Q>(&mut self, hand: &mut Option<K>, key: &Q, hash: KeyHash) -> bool
