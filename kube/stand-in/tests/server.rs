@@ -110,6 +110,7 @@ async fn kinds_are_apart() {
         [""; 0]
     );
     assert_eq!(names(Api::<ConfigMap>::all(client).list(&ListParams::default()).await.unwrap()), ["one"]);
+    assert_eq!(names(maps.list_metadata(&ListParams::default()).await.unwrap()), ["one"]);
 }
 
 #[tokio::test]
