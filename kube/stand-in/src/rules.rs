@@ -133,7 +133,7 @@ impl Rule {
             return false;
         }
         self.matched += 1;
-        let hits = self.times > 0 && self.matched > self.skip && (self.matched - self.skip) % self.every == 0;
+        let hits = self.times > 0 && self.matched > self.skip && (self.matched - self.skip).is_multiple_of(self.every);
         self.times -= u64::from(hits);
         hits
     }
