@@ -78,7 +78,6 @@ impl<K> WorkQueueBuilder<K> {
             name: Box::default(),
             seed: None,
             shards: 1,
-            #[cfg(feature = "lock-free")]
             lock_free: false,
             capacity: 0,
             clock: Clock::default(),
@@ -719,27 +718,30 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueueBuilder<K> {
 
     /// Checks the arguments that depend on each other.
     fn check(&self) -> Result<(), InvalidArgument> {
-        #[cfg(feature = "lock-free")]
-        if self.settings.lock_free {
-            self.check_lock_free()?;
-        }
-        if self.settings.clock.is_function() && self.settings.driver != Driver::Manual {
-            return Err(InvalidArgument::new(
-                "driver",
-                "Driver::Thread",
-                "a clock of `Clock::from_fn` needs `Driver::Manual`",
-            ));
-        }
-        if self.settings.max_keys == Some(0) {
-            return Err(InvalidArgument::new("max_keys", 0, "no key would be accepted"));
-        }
-        let order = &self.settings.order;
+        let Settings { lock_free, clock, driver, max_keys, delayed_add, order, pace, .. } = &self.settings;
         let function = |is_set: bool| is_set.then(|| "a function".to_owned());
-        let [weight, limits] = [order.weight_of.is_some(), order.limits_of.is_some()].map(function);
+        let functions = [order.group_of.is_some(), order.weight_of.is_some(), order.limits_of.is_some()];
+        let [group, weight, limits] = functions.map(function);
         let limit = order.limit.map(|limit| limit.to_string());
         let by_work = (order.shares == FairShare::WorkTime).then(|| "WorkTime".to_owned());
-        let (no_groups, has_limits) = (order.group_of.is_none(), limits.is_some());
+        let (no_groups, has_limits) = (group.is_none(), limits.is_some());
+        let needs_turns = clock.is_function() && *driver != Driver::Manual;
+        let line = "the order of a lock-free queue is first in, first out";
+        let step = "a lock-free queue cannot take a key and a token in one step";
+        let at_once = "in a lock-free queue an add without a delay does not look at the delay of its key";
+        let policy = Some(*delayed_add).filter(|policy| *policy != DelayedAdd::Independent);
         let refused = [
+            ("pace", pace.map(|pace| format!("{pace:?}")), *lock_free, step),
+            ("fair_by", group, *lock_free, line),
+            ("strict_priorities", Some("true".to_owned()), *lock_free && order.strict, line),
+            ("delayed_add", policy.map(|policy| format!("{policy:?}")), *lock_free, at_once),
+            (
+                "driver",
+                Some("Driver::Thread".to_owned()),
+                needs_turns,
+                "a clock of `Clock::from_fn` needs `Driver::Manual`",
+            ),
+            ("max_keys", Some("0".to_owned()), *max_keys == Some(0), "no key would be accepted"),
             ("group_limits", limits, no_groups, "it needs `fair_by`"),
             ("fair_share", by_work, no_groups, "it needs `fair_by`"),
             ("group_weight", weight.clone(), no_groups, "it needs `fair_by`"),
@@ -753,39 +755,20 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueueBuilder<K> {
                 return Err(InvalidArgument::new(argument, value, why));
             }
         }
-        self.settings.pace.map_or(Ok(()), |(rate, burst)| InvalidArgument::check_rate("pace", rate, burst))
-    }
-
-    /// The setting that the lock-free engine does not have, if one is set.
-    #[cfg(feature = "lock-free")]
-    fn check_lock_free(&self) -> Result<(), InvalidArgument> {
-        let Settings { delayed_add, order, pace, .. } = &self.settings;
-        let line = "the order of a lock-free queue is first in, first out";
-        let policy = "in a lock-free queue an add without a delay does not look at the delay of its key";
-        let step = "a lock-free queue cannot take a key and a token in one step";
-        let refused = [
-            ("pace", pace.map(|pace| format!("{pace:?}")), step),
-            ("fair_by", order.group_of.is_some().then(|| "a function".into()), line),
-            ("strict_priorities", order.strict.then(|| "true".into()), line),
-            ("delayed_add", (*delayed_add != DelayedAdd::Independent).then(|| format!("{delayed_add:?}")), policy),
-        ];
-        for (argument, value, why) in refused {
-            if let Some::<String>(value) = value {
-                return Err(InvalidArgument::new(argument, value, why));
-            }
-        }
-        Ok(())
+        pace.map_or(Ok(()), |(rate, burst)| InvalidArgument::check_rate("pace", rate, burst))
     }
 
     /// Like [`build`](Self::build). `start` starts the driver thread; in a test it may return an error.
-    pub(crate) fn build_with(self, start: fn(&Arc<Shared<K>>) -> std::io::Result<()>) -> WorkQueue<K> {
+    #[cfg_attr(not(keyqueue_lock_free), expect(unused_mut, reason = "for the block below"))]
+    pub(crate) fn build_with(mut self, start: fn(&Arc<Shared<K>>) -> std::io::Result<()>) -> WorkQueue<K> {
         if let Err(error) = self.check() {
             panic!("{error}");
         }
         // Runs the tests of the locked engine on the other one: see ci/lock-free.sh.
         #[cfg(all(feature = "lock-free", keyqueue_lock_free))]
-        if !self.settings.lock_free && self.check_lock_free().is_ok() {
-            return self.lock_free().build_with(start);
+        {
+            self.settings.lock_free = true;
+            self.settings.lock_free = self.check().is_ok();
         }
         WorkQueue { shared: Arc::new(Shared::new(self.settings, start)) }
     }
@@ -797,33 +780,19 @@ impl<K> RefUnwindSafe for WorkQueueBuilder<K> {}
 
 impl<K> fmt::Debug for WorkQueueBuilder<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Settings {
-            name,
-            seed,
-            shards,
-            capacity,
-            clock,
-            driver,
-            delayed_add,
-            on_panic,
-            measure,
-            order,
-            max_keys,
-            pace,
-            ..
-        } = &self.settings;
+        let (settings, order) = (&self.settings, &self.settings.order);
         f.debug_struct("WorkQueueBuilder")
-            .field("name", name)
-            .field("seed", seed)
-            .field("shards", shards)
-            .field("capacity", capacity)
-            .field("clock", clock)
-            .field("driver", driver)
-            .field("delayed_add", delayed_add)
-            .field("on_panic", on_panic)
-            .field("measure", measure)
-            .field("max_keys", max_keys)
-            .field("pace", pace)
+            .field("name", &settings.name)
+            .field("seed", &settings.seed)
+            .field("shards", &settings.shards)
+            .field("capacity", &settings.capacity)
+            .field("clock", &settings.clock)
+            .field("driver", &settings.driver)
+            .field("delayed_add", &settings.delayed_add)
+            .field("on_panic", &settings.on_panic)
+            .field("measure", &settings.measure)
+            .field("max_keys", &settings.max_keys)
+            .field("pace", &settings.pace)
             .field("strict_priorities", &order.strict)
             .field("fair_by", &order.group_of.is_some())
             .field("max_processing_per_group", &order.limit)

@@ -622,10 +622,10 @@
 //!
 //! # From kube-rs
 //!
-//! `kube::runtime::Controller` is a stream with a scheduler, a limit on concurrent reconciles, and caches. With this crate you write the
-//! loop around a `watcher` yourself. You gain priorities and groups, limits for each key and for all, retries that are counted and end,
-//! client-go's metrics, drains with a deadline, keys of any type, and several sources of events without a merged stream. You lose `owns`
-//! and `watches` with their mappings, and the store that `Controller` keeps for you.
+//! `kube::runtime::Controller` is a stream with a scheduler, a limit on concurrent reconciles, and caches. The package `keyqueue-kube` has a
+//! `Controller` with the same names over this queue, and its page compares the two. You gain priorities and groups, limits for each key and
+//! for all, retries that are counted and end, client-go's metrics, and stops with a deadline. With this crate alone you write the loop around
+//! a `watcher` yourself, which also lets you have keys of any type.
 //!
 //! ## The feed of a controller
 //!
@@ -701,4 +701,4 @@
 //! `reflector(writer, …)` first: its store has each object before you see the event, and those of a list from `InitDone` on, which is why
 //! the keys of a list wait until then. Then a worker reads `store.get(&key)`, and `None` means that the object was deleted. In place of
 //! `known`, the feed may also read the keys of `store.state()` at `Init`, when the store still has the objects of before. An `Err` of the
-//! stream is logged, and with `default_backoff()` the watcher tries again. The repository's example `controller` has all of it.
+//! stream is logged, and with `default_backoff()` the watcher tries again. The package `keyqueue-kube` has all of it.

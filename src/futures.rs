@@ -2,7 +2,7 @@
 
 use crate::key::SlotId;
 use crate::machine::Claimed;
-use crate::shared::{DirtyWait, Shared, WaitGoal};
+use crate::shared::{Shared, TaskTicket, WaitGoal};
 use crate::sync::Arc;
 use crate::wait::Ticket;
 use std::fmt;
@@ -105,14 +105,13 @@ impl<K> Drop for GoalWait<'_, K> {
 /// ```
 #[must_use = "futures do nothing unless polled"]
 pub struct UntilDirty<'i, K> {
-    queue: &'i Arc<Shared<K>>,
+    wait: EventWait<'i, K>,
     claimed: &'i Claimed<K>,
-    ticket: Option<DirtyWait>,
 }
 
 impl<'i, K> UntilDirty<'i, K> {
     pub(crate) fn new(queue: &'i Arc<Shared<K>>, claimed: &'i Claimed<K>) -> Self {
-        Self { queue, claimed, ticket: None }
+        Self { wait: EventWait { queue, ticket: None }, claimed }
     }
 }
 
@@ -120,16 +119,8 @@ impl<K> Future for UntilDirty<'_, K> {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let this = self.get_mut();
-        ready(this.queue.poll_dirty(this.claimed, &mut this.ticket, cx.waker()))
-    }
-}
-
-impl<K> Drop for UntilDirty<'_, K> {
-    fn drop(&mut self) {
-        if let Some(ticket) = self.ticket {
-            self.queue.leave_dirty_waiters(ticket);
-        }
+        let Self { wait, claimed } = self.get_mut();
+        ready(wait.queue.poll_dirty(claimed, &mut wait.ticket, cx.waker()))
     }
 }
 
@@ -152,14 +143,13 @@ impl<K> Drop for UntilDirty<'_, K> {
 /// ```
 #[must_use = "futures do nothing unless polled"]
 pub struct UntilLate<'i, K> {
-    queue: &'i Arc<Shared<K>>,
+    wait: EventWait<'i, K>,
     slot: SlotId,
-    ticket: Option<Ticket>,
 }
 
 impl<'i, K> UntilLate<'i, K> {
     pub(crate) fn new(queue: &'i Arc<Shared<K>>, claimed: &'i Claimed<K>) -> Self {
-        Self { queue, slot: claimed.slot(), ticket: None }
+        Self { wait: EventWait { queue, ticket: None }, slot: claimed.slot() }
     }
 }
 
@@ -167,16 +157,8 @@ impl<K> Future for UntilLate<'_, K> {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let this = self.get_mut();
-        ready(this.queue.poll_late(this.slot, &mut this.ticket, cx.waker()))
-    }
-}
-
-impl<K> Drop for UntilLate<'_, K> {
-    fn drop(&mut self) {
-        if let Some(ticket) = self.ticket {
-            self.queue.leave_late_waiters(self.slot, ticket);
-        }
+        let Self { wait, slot } = self.get_mut();
+        ready(wait.queue.poll_late(*slot, &mut wait.ticket, cx.waker()))
     }
 }
 
@@ -195,14 +177,11 @@ impl<K> Drop for UntilLate<'_, K> {
 /// # });
 /// ```
 #[must_use = "futures do nothing unless polled"]
-pub struct UntilShuttingDown<'q, K> {
-    queue: &'q Arc<Shared<K>>,
-    ticket: Option<Ticket>,
-}
+pub struct UntilShuttingDown<'q, K>(EventWait<'q, K>);
 
 impl<'q, K> UntilShuttingDown<'q, K> {
     pub(crate) fn new(queue: &'q Arc<Shared<K>>) -> Self {
-        Self { queue, ticket: None }
+        Self(EventWait { queue, ticket: None })
     }
 }
 
@@ -210,14 +189,20 @@ impl<K> Future for UntilShuttingDown<'_, K> {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let this = self.get_mut();
-        ready(this.queue.poll_shutting_down(&mut this.ticket, cx.waker()))
+        let wait = &mut self.get_mut().0;
+        ready(wait.queue.poll_shutting_down(&mut wait.ticket, cx.waker()))
     }
 }
 
-impl<K> Drop for UntilShuttingDown<'_, K> {
+/// A task that waits for an event, until this is dropped.
+struct EventWait<'q, K> {
+    queue: &'q Arc<Shared<K>>,
+    ticket: Option<TaskTicket>,
+}
+
+impl<K> Drop for EventWait<'_, K> {
     fn drop(&mut self) {
-        self.queue.leave_shut_down_waiters(self.ticket);
+        self.queue.leave_tasks(self.ticket);
     }
 }
 

@@ -362,12 +362,7 @@ impl<'q, K> Item<'q, K> {
     #[doc(alias = "RequeueAfter")]
     pub fn requeue_after(self, delay: Duration) -> Added {
         let options = AddOptions::new().after(delay);
-        if self.queue.has_external_limiter() {
-            let (added, caught) = self.requeue_asked(options, End::Succeed);
-            caught.pass_on();
-            return added;
-        }
-        self.requeue(options, End::Succeed)
+        self.requeue_anyhow(options, End::Succeed)
     }
 
     /// Ends the hand-out, and adds the key as the options say. The failures of the key stay, and if the options are
@@ -393,15 +388,22 @@ impl<'q, K> Item<'q, K> {
     /// assert_eq!(queue.get().unwrap().priority(), Priority::LOW);
     /// ```
     pub fn requeue_with(self, options: AddOptions) -> Added {
-        if self.queue.has_external_limiter() {
-            let (added, caught) = self.requeue_asked(options, End::Done);
-            caught.pass_on();
-            return added;
-        }
-        self.requeue(options, End::Done)
+        self.requeue_anyhow(options, End::Done)
     }
 
     /// [`requeue_with`](Self::requeue_with) or [`requeue_after`](Self::requeue_after), without a call of the limiter.
+    /// [`requeue`](Self::requeue), after an external limiter was asked, if there is one.
+    #[inline]
+    fn requeue_anyhow(self, mut options: AddOptions, end: End) -> Added {
+        if !self.queue.has_external_limiter() {
+            return self.requeue(options, end);
+        }
+        let caught = self.ask_limiter(&mut options, end);
+        let added = self.requeue(options, end);
+        caught.pass_on();
+        added
+    }
+
     #[inline]
     fn requeue(self, options: AddOptions, end: End) -> Added {
         let (queue, claimed) = self.into_parts();
@@ -411,13 +413,7 @@ impl<'q, K> Item<'q, K> {
         Shared::requeue(queue, claimed, options, end)
     }
 
-    /// Like [`requeue`](Self::requeue), but calls the limiter first, and does not pass its panic on.
-    pub(crate) fn requeue_asked(self, mut options: AddOptions, end: End) -> (Added, Caught) {
-        let caught = self.ask_limiter(&mut options, end);
-        (self.requeue(options, end), caught)
-    }
-
-    /// The same, but returns the item if the queue has refused the add. The caller calls
+    /// Asks the limiter, whose panic is returned, and requeues. If the queue has refused the add, the item comes back, and the caller calls
     /// [`done_after_refusal`](Self::done_after_refusal).
     #[inline]
     pub(crate) fn try_requeue_asked(

@@ -174,13 +174,13 @@ impl KeyState {
         };
         let since = if seen.is_processing { seen.started_at } else { seen.queued_at };
         let is_active = seen.is_processing || seen.is_dirty;
-        let of_delay = seen.delay.map_or(Priority::NORMAL.0, |(_, priority, _)| priority);
+        let of_delay = seen.delay.map_or(Priority::NORMAL.0, |delay| delay.priority);
         Self {
             activity,
             elapsed: since.map(|since| Duration::from_nanos(now.saturating_sub(since))),
             priority: Priority(if is_active { seen.priority } else { of_delay }),
             limits: seen.group.as_ref().map(|group| GroupLimits::of(&group.limits)),
-            delay: seen.delay.map(|(deadline, _, by)| KeyDelay { left: left(deadline), by }),
+            delay: seen.delay.map(|delay| KeyDelay { left: left(delay.deadline), by: delay.by }),
             failures: external.saturating_add(seen.failures as usize),
             last_error: None,
         }
@@ -231,26 +231,18 @@ impl fmt::Display for KeyState {
             }
             KeyActivity::CoolingDown { left } => write!(f, "cooling down {}, with no run to come", Left(left))?,
             KeyActivity::Delayed => {}
-            KeyActivity::Queued => {
-                begin(f, "queued")?;
-                f.write_str(", ready to be handed out")?;
+            _ => begin(f, "queued")?,
+        }
+        match self.activity {
+            KeyActivity::Queued => f.write_str(", ready to be handed out")?,
+            KeyActivity::Paused => f.write_str(", behind the queue's pause")?,
+            KeyActivity::Paced { left } => write!(f, ", behind the queue's pace {}", Left(left))?,
+            KeyActivity::HeldBack(HeldBack::Full) => write!(f, ", behind its group's limit of {}", self.limit())?,
+            KeyActivity::HeldBack(HeldBack::Throttled { left }) => {
+                write!(f, ", behind its group's rate {}", Left(left))?
             }
-            KeyActivity::Paused => {
-                begin(f, "queued")?;
-                f.write_str(", behind the queue's pause")?;
-            }
-            KeyActivity::Paced { left } => {
-                begin(f, "queued")?;
-                write!(f, ", behind the queue's pace {}", Left(left))?;
-            }
-            KeyActivity::HeldBack(held_back) => {
-                begin(f, "queued")?;
-                match held_back {
-                    HeldBack::Full => write!(f, ", behind its group's limit of {}", self.limit())?,
-                    HeldBack::Throttled { left } => write!(f, ", behind its group's rate {}", Left(left))?,
-                    HeldBack::Paused { left } => write!(f, ", behind its group's pause {}", Left(left))?,
-                }
-            }
+            KeyActivity::HeldBack(HeldBack::Paused { left }) => write!(f, ", behind its group's pause {}", Left(left))?,
+            _ => {}
         }
         if let Some(KeyDelay { left, by }) = self.delay {
             let is_cause = self.activity == KeyActivity::Delayed;

@@ -537,7 +537,7 @@ impl<K> WorkQueue<K> {
     pub fn get(&self) -> Option<Item<'_, K>> {
         match Shared::try_take(&self.shared) {
             Some(claimed) => Some(Item::new(&self.shared, claimed)),
-            None => self.get_slow(),
+            None => self.wait_unless(&|| false).ok(),
         }
     }
 
@@ -593,11 +593,6 @@ impl<K> WorkQueue<K> {
             Some(claimed) => Ok(Item::new(&self.shared, claimed)),
             None => self.get_parked(&Deadline::after(timeout), &|| false),
         }
-    }
-
-    #[cold]
-    fn get_slow(&self) -> Option<Item<'_, K>> {
-        self.get_parked(&Deadline::never(), &|| false).ok()
     }
 
     /// The first queued key, if there is one, for a loop that then [waits](Self::wait_unless).

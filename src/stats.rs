@@ -1,5 +1,6 @@
 //! A consistent snapshot of a queue's counters.
 
+use crate::machine::Delay;
 use crate::order::GroupView;
 use crate::time::time_left;
 use crate::{GroupLimits, Priority};
@@ -229,8 +230,8 @@ pub struct DelayedKey<K> {
 }
 
 impl<K> DelayedKey<K> {
-    pub(crate) fn new(key: K, deadline: u64, priority: i8, now: u64) -> Self {
-        Self { key, left: time_left(deadline, now), priority: Priority(priority) }
+    pub(crate) fn new(key: K, delay: Delay, now: u64) -> Self {
+        Self { key, left: time_left(delay.deadline, now), priority: Priority(delay.priority) }
     }
 }
 

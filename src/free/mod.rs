@@ -50,7 +50,7 @@ macro_rules! point {
 use crate::Added;
 use crate::bound::Bound;
 use crate::key::{Bits, KeyHash, NodeRef, Note, OnAdd, OnDone};
-use crate::machine::{Machine, Owed};
+use crate::machine::{End, Machine, Owed};
 use crate::sync::{Arc, AtomicPtr, AtomicUsize, Mutex, Ordering, model_const};
 use crate::time::clock::Clock;
 use equivalent::Equivalent;
@@ -62,12 +62,6 @@ use tally::{Event, Mine, Tally};
 use times::Times;
 
 pub(crate) use tally::Begin;
-
-/// A key to look up, with its hash.
-pub(crate) struct Hashed<'q, Q: ?Sized> {
-    pub(crate) key: &'q Q,
-    pub(crate) hash: KeyHash,
-}
 
 /// The number of vacated nodes that the cache keeps for each thread.
 const CACHE: usize = model_const(1024, 1);
@@ -275,12 +269,12 @@ impl<K: Eq> Free<K> {
 
     /// Whether the key is queued, processing or delayed.
     pub(crate) fn is_known(&self, key: &K, hash: KeyHash) -> bool {
-        self.map.with(Hashed { key, hash }, |node| node.word().load().is_known()).unwrap_or(false)
+        self.map.with(key, hash, |node| node.word().load().is_known()).unwrap_or(false)
     }
 
     /// A claim on the node of this key, if there is one.
     pub(crate) fn find<Q: Equivalent<K> + ?Sized>(&self, key: &Q, hash: KeyHash) -> Option<Claim<'_, K>> {
-        let node = self.map.with(Hashed { key, hash }, |node| self.try_claim(node).then_some(node)).flatten()?;
+        let node = self.map.with(key, hash, |node| self.try_claim(node).then_some(node)).flatten()?;
         Some(Claim { free: self, node })
     }
 }
@@ -328,17 +322,22 @@ impl<K> Free<K> {
         self.release(node);
     }
 
-    /// `done`, and `succeed`. `None` means that nothing has changed, because the records know the key and must be asked.
+    /// `done`, `succeed` and `give_up`. `None` means that nothing has changed, because the records know the key and must be asked.
     #[inline]
-    pub(crate) fn end(&self, node: NodeRef<K>, succeeds: bool) -> Option<Owed> {
+    pub(crate) fn end(&self, node: NodeRef<K>, end: End) -> Option<Owed> {
         let word = node.word();
         let mut before = word.load();
         loop {
-            if before.is_resting() || succeeds && before.is_noted() {
+            if before.is_resting() || end != End::Done && before.is_noted() {
                 return None;
             }
             match self.try_end(node, before, |bits| bits) {
-                Ok((_, owed)) => return Some(owed),
+                Ok((_, owed)) => {
+                    if end == End::GiveUp {
+                        self.tally.mine().count(Event::GivenUp);
+                    }
+                    return Some(owed);
+                }
                 Err(now) => before = now,
             }
         }
@@ -563,11 +562,6 @@ impl<K> Free<K> {
                 Err(now) => before = now,
             }
         }
-    }
-
-    /// Counts a key that was given up without the records.
-    pub(crate) fn count_given_up(&self) {
-        self.tally.mine().count(Event::GivenUp);
     }
 
     // ---- the bound

@@ -1,7 +1,6 @@
 //! The parts of the lock-free engine that come from other crates: the segment queue of `crossbeam-queue` and the map of `papaya`. Loom
 //! cannot look into them, so in the models plain ones under a lock take their places.
 
-use super::Hashed;
 use crate::key::{Bits, KeyHash, NodeRef};
 use equivalent::Equivalent;
 
@@ -83,36 +82,27 @@ mod real {
         }
     }
 
-    /// What a key is looked up by, with its hash.
-    struct Query<'q, Q: ?Sized>(Hashed<'q, Q>);
+    /// What a node is looked up by: its hash, and whether it is the one.
+    struct Query<F>(KeyHash, F);
 
-    impl<Q: ?Sized> Hash for Query<'_, Q> {
+    impl<F> Hash for Query<F> {
         #[inline]
         fn hash<H: Hasher>(&self, state: &mut H) {
-            state.write_u32(self.0.hash.0);
+            state.write_u32(self.0.0);
         }
     }
 
-    impl<K, Q: Equivalent<K> + ?Sized> Equivalent<KeyOf<K>> for Query<'_, Q> {
+    impl<K, F: Fn(NodeRef<K>) -> bool> Equivalent<KeyOf<K>> for Query<F> {
         #[inline]
         fn equivalent(&self, other: &KeyOf<K>) -> bool {
-            self.0.hash == other.0.hash() && self.0.key.equivalent(other.0.key())
+            (self.1)(other.0)
         }
     }
 
-    /// Finds the node itself, without a look at its key.
-    struct This<K>(NodeRef<K>);
-
-    impl<K> Hash for This<K> {
-        fn hash<H: Hasher>(&self, state: &mut H) {
-            state.write_u32(self.0.hash().0);
-        }
-    }
-
-    impl<K> Equivalent<KeyOf<K>> for This<K> {
-        fn equivalent(&self, other: &KeyOf<K>) -> bool {
-            self.0 == other.0
-        }
+    /// The node of this key.
+    #[inline]
+    fn of_key<K, Q: Equivalent<K> + ?Sized>(key: &Q, hash: KeyHash) -> Query<impl Fn(NodeRef<K>) -> bool> {
+        Query(hash, move |node: NodeRef<K>| hash == node.hash() && key.equivalent(node.key()))
     }
 
     /// Spreads the bits of a hash that the call has already computed.
@@ -151,7 +141,7 @@ mod real {
                 nodes: HashMap::with_capacity_and_hasher(capacity, Spread::default()),
                 remove: |map, node| {
                     // Finds nothing if another thread was first.
-                    _ = map.nodes.remove(&This(node), &map.nodes.guard());
+                    _ = map.nodes.remove(&Query(node.hash(), |other| other == node), &map.nodes.guard());
                 },
                 each: |map, each| map.nodes.iter(&map.nodes.guard()).for_each(|(_, owner)| each(owner.0)),
             }
@@ -168,7 +158,7 @@ mod real {
         ) -> Result<R, NodeRef<K>> {
             loop {
                 let key = hand.as_ref().expect("an add has a key in its hand");
-                let found = self.nodes.get(&Query(Hashed { key, hash }), guard).map(|owner| owner.0);
+                let found = self.nodes.get(&of_key(key, hash), guard).map(|owner| owner.0);
                 let node = match found {
                     Some(node) => node,
                     None => match self.insert(hand, hash, bits, guard) {
@@ -205,12 +195,12 @@ mod real {
         }
 
         #[inline]
-        pub(in crate::free) fn with<Q, R>(&self, key: Hashed<'_, Q>, f: impl FnOnce(NodeRef<K>) -> R) -> Option<R>
+        pub(in crate::free) fn with<Q, R>(&self, key: &Q, hash: KeyHash, f: impl FnOnce(NodeRef<K>) -> R) -> Option<R>
         where
             Q: Equivalent<K> + ?Sized,
         {
             let guard = self.nodes.guard();
-            self.nodes.get(&Query(key), &guard).map(|owner| f(owner.0))
+            self.nodes.get(&of_key(key, hash), &guard).map(|owner| f(owner.0))
         }
     }
 
@@ -337,11 +327,11 @@ mod stand_in {
             }
         }
 
-        pub(in crate::free) fn with<Q, R>(&self, key: Hashed<'_, Q>, f: impl FnOnce(NodeRef<K>) -> R) -> Option<R>
+        pub(in crate::free) fn with<Q, R>(&self, key: &Q, hash: KeyHash, f: impl FnOnce(NodeRef<K>) -> R) -> Option<R>
         where
             Q: Equivalent<K> + ?Sized,
         {
-            let is_it = |node: &NodeRef<K>| key.hash == node.hash() && key.key.equivalent(node.key());
+            let is_it = |node: &NodeRef<K>| hash == node.hash() && key.equivalent(node.key());
             let found = self.nodes.lock().iter().copied().find(is_it);
             found.map(f)
         }

@@ -4,7 +4,7 @@
 
 use super::Free;
 use crate::key::{NodeRef, NodeTimes};
-use crate::machine::{Durations, MaybeNanos};
+use crate::machine::{Ages, Durations, MaybeNanos};
 use crate::order::NORMAL;
 use crate::sync::{Mutex, Ordering};
 use crate::time::clock::Clock;
@@ -14,14 +14,6 @@ use crossbeam_utils::CachePadded;
 pub(super) struct Times {
     clock: Clock,
     blocks: Box<[CachePadded<Mutex<Durations>>]>,
-}
-
-/// The ages of keys at one time.
-#[derive(Default)]
-pub(crate) struct Ages {
-    pub(crate) unfinished_work: u64,
-    pub(crate) longest_running: Option<u64>,
-    pub(crate) oldest_queued: Option<u64>,
 }
 
 impl Times {

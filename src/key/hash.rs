@@ -1,7 +1,7 @@
 //! What the queue keeps of a key's hash.
 
 /// The part of a key's hash that is kept.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct KeyHash(pub(crate) u32);
 
 /// The lowest bit that names a shard, and all six.

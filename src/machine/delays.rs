@@ -37,6 +37,8 @@ use equivalent::Equivalent;
 pub(crate) struct Delay {
     pub(crate) deadline: u64,
     pub(crate) priority: i8,
+    /// Who has set it.
+    pub(crate) by: DelayedBy,
 }
 
 /// What a cancel has done.
@@ -319,17 +321,12 @@ impl<K> Machine<K> {
         if let Some(held) = self.held_add(entry) {
             return held;
         }
-        let (_, due) = self.later.dues(entry.number()).earliest().expect("a delayed key has a delay");
-        Delay { deadline: due.deadline, priority: due.priority }
-    }
-
-    /// Who has set the [first](Self::first_delay) delay.
-    pub(super) fn first_setter(&self, entry: EntryRef<K>) -> DelayedBy {
-        match self.later.dues(entry.number()).earliest() {
-            _ if self.held_add(entry).is_some() => DelayedBy::CoolDown,
-            Some((_, due)) if due.is_retry => DelayedBy::Retry,
-            Some((Setter::Holder, _)) => DelayedBy::Requeue,
-            _ => DelayedBy::Caller,
-        }
+        let (setter, due) = self.later.dues(entry.number()).earliest().expect("a delayed key has a delay");
+        let by = match setter {
+            _ if due.is_retry => DelayedBy::Retry,
+            Setter::Holder => DelayedBy::Requeue,
+            Setter::Caller => DelayedBy::Caller,
+        };
+        Delay { deadline: due.deadline, priority: due.priority, by }
     }
 }

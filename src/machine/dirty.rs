@@ -14,12 +14,6 @@ use super::{Claimed, EntryRef, Machine, Owed};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct DirtyTicket(u32);
 
-#[cfg(feature = "lock-free")]
-impl DirtyTicket {
-    /// For a lock-free queue, whose list has the tasks by the hash of their key instead.
-    pub(crate) const OF_NODE: Self = Self(0);
-}
-
 impl<K> Machine<K> {
     /// From now on the add that makes the key dirty owes [`Owed::DIRTY`]. `None` if the key is dirty already.
     pub(crate) fn wait_for_dirty(&mut self, claimed: &Claimed<K>) -> Option<DirtyTicket> {

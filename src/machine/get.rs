@@ -1,6 +1,7 @@
 //! `get`: hands out the next key.
 
 use super::{Claimed, EntryRef, Machine, Mode, Owed};
+use crate::order::Groups;
 
 /// With more queued keys than this, not all are in the nearest cache.
 const MANY: usize = 1024;
@@ -11,7 +12,7 @@ impl<K> Machine<K> {
     /// Whether a [`get`](Self::get) needs the time.
     #[inline(always)]
     pub(crate) fn needs_time(&self, mode: Mode) -> bool {
-        mode.is_ordered && self.order.needs_time()
+        mode.is_ordered && self.order.as_groups().is_some_and(Groups::needs_time)
     }
 
     /// Whether an end of processing needs it, too.

@@ -4,7 +4,7 @@
 //! at a certain time owes [`Owed::DEADLINE`], if that is earlier than all others, and [`expire`](Machine::expire) releases it.
 
 use super::{Claimed, EntryRef, Machine, Mode, NEVER, Owed};
-use crate::order::{Bin, Group, GroupView, Groups};
+use crate::order::{Bin, GroupView, Groups};
 
 /// What a look sees of a group.
 pub(crate) struct GroupSeen {
@@ -64,37 +64,19 @@ impl<K> Machine<K> {
         self.order.as_groups()?.each(from, |group| self.see(group).into_iter().for_each(&mut each))
     }
 
-    fn change(
+    /// Changes a group, if keys have groups: its limits, or whether it is paused. `change` returns the number of keys that became ready.
+    pub(crate) fn change_group(
         &mut self,
         mode: Mode,
         change: impl FnOnce(&mut Groups<EntryRef<K>>, &mut Bin<EntryRef<K>>) -> u32,
-    ) -> Owed {
+    ) -> ((), Owed) {
         let ready = self.order.groups_mut().map_or(0, |groups| change(groups, &mut self.bin));
-        mode.ready(ready).and(self.earlier()).and(self.garbage())
-    }
-
-    /// Sets the limits of a group, which stay until [`unset_group`](Self::unset_group).
-    pub(crate) fn set_group(&mut self, group: Group, mode: Mode) -> Owed {
-        self.change(mode, |groups, _| groups.set(group))
-    }
-
-    /// Ends what [`set_group`](Self::set_group) has begun. `group` has the limits that count from now on.
-    pub(crate) fn unset_group(&mut self, group: Group, mode: Mode) -> Owed {
-        self.change(mode, |groups, bin| groups.unset(group, bin))
-    }
-
-    /// Pauses a group until this time, or longer if it is paused for longer already.
-    pub(crate) fn pause_group(&mut self, hash: u64, until: u64, now: u64, mode: Mode) -> Owed {
-        self.change(mode, |groups, _| groups.pause(hash, until, now))
+        ((), mode.ready(ready).and(self.earlier()).and(self.garbage()))
     }
 
     /// The hash of the group of a held key, if keys have groups.
     pub(crate) fn group_of(&self, claimed: &Claimed<K>) -> Option<u64> {
         self.order.group(self.held(claimed).group()).map(|group| group.hash)
-    }
-
-    pub(crate) fn resume_group(&mut self, hash: u64, now: u64, mode: Mode) -> Owed {
-        self.change(mode, |groups, bin| groups.resume(hash, now, bin))
     }
 
     /// Releases groups whose time has come. Returns whether there may be more.

@@ -4,8 +4,7 @@
 //! Because a slot does not move, a key that is known throughout is seen once, in the state that it has then. After a shut-down no key
 //! becomes dirty, so one look at all keys sees each that has work left.
 
-use super::{EntryRef, Machine};
-use crate::DelayedBy;
+use super::{Delay, EntryRef, Machine};
 use crate::key::{KeyHash, SlotId, State};
 use crate::order::{GroupView, visit};
 use crate::sync::model_const;
@@ -88,8 +87,8 @@ pub(crate) struct KeySeen {
     /// When it became dirty and when it was handed out, if this was measured.
     pub(crate) queued_at: Option<u64>,
     pub(crate) started_at: Option<u64>,
-    /// The deadline and the priority of its first delay, and who has set it.
-    pub(crate) delay: Option<(u64, i8, DelayedBy)>,
+    /// Its first delay.
+    pub(crate) delay: Option<Delay>,
     pub(crate) rests_until: Option<u64>,
     /// Its group, if it is dirty or processing, and keys have groups.
     pub(crate) group: Option<GroupView>,
@@ -109,10 +108,9 @@ impl<'m, K> View<'m, K> {
         self.1.state().is_processing()
     }
 
-    /// The deadline, and the priority with which the key will be added.
-    pub(crate) fn delay(&self) -> Option<(u64, i8)> {
-        let delay = self.1.state().is_delayed().then(|| self.0.first_delay(*self.1));
-        delay.map(|delay| (delay.deadline, delay.priority))
+    /// The delay that ends first.
+    pub(crate) fn delay(&self) -> Option<Delay> {
+        self.1.state().is_delayed().then(|| self.0.first_delay(*self.1))
     }
 
     /// When the key became dirty, if it is dirty and this is known.
@@ -158,7 +156,7 @@ impl<'m, K> View<'m, K> {
             priority: entry.priority(),
             queued_at: self.queued_at(),
             started_at: if is_processing { machine.measured_start(entry) } else { None },
-            delay: self.delay().map(|(deadline, priority)| (deadline, priority, machine.first_setter(entry))),
+            delay: self.delay(),
             rests_until: state.is_resting().then(|| machine.later.records[self.number()].deadline()),
             group: if state.is_active() { self.group() } else { None },
             failures: machine.failures_of(entry),

@@ -12,7 +12,7 @@ use super::times::Times;
 use super::{Claimed, EntryRef, Machine};
 
 /// Ages, in nanoseconds.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub(crate) struct Ages {
     /// The sum of how long each processing key has been processing.
     pub(crate) unfinished_work: u64,

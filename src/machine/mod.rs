@@ -62,13 +62,15 @@ pub(crate) use failures::FailureDelay;
 pub(crate) use groups::GroupSeen;
 pub(crate) use later::{NEVER, WHEEL_IS_FULL};
 pub(crate) use look::{KeySeen, Seen, View, Which};
+pub(crate) use measure::Ages;
 pub(crate) use owed::{Mode, Owed};
+#[cfg(feature = "lock-free")]
 pub(crate) use take::TakenOut;
 pub(crate) use times::Times;
 
 use crate::DelayedAdd;
 use crate::key::{KeyHash, SideArray, Table};
-use crate::order::{AnyOrder, Bin, Place};
+use crate::order::{AnyOrder, Bin, Groups, Place};
 use garbage::RetiredSlots;
 use later::Later;
 
@@ -138,7 +140,7 @@ impl<K> Machine<K> {
         if capacity > 0 {
             order.reserve(capacity);
         }
-        let order_is_by_work = order.is_by_work();
+        let order_is_by_work = order.as_groups().is_some_and(Groups::is_by_work);
         Self {
             keys: Table::new(capacity),
             order,

@@ -14,8 +14,8 @@
 use super::delays::{Cancelled, Delay};
 use super::later::Dues;
 use super::{Claimed, EntryRef, Machine, Mode, Owed};
-use crate::Added;
 use crate::order::NORMAL;
+use crate::{Added, DelayedBy};
 
 impl<K> Machine<K> {
     /// Makes a held key rest for this time from now on. Of two rests the longer counts. If the wheel is full, the key does not rest.
@@ -84,7 +84,8 @@ impl<K> Machine<K> {
         if !entry.state().is_resting() || !self.later.is_held(entry.number()) {
             return None;
         }
-        Some(Delay { deadline: self.later.records[entry.number()].deadline(), priority: entry.pending() })
+        let deadline = self.later.records[entry.number()].deadline();
+        Some(Delay { deadline, priority: entry.pending(), by: DelayedBy::CoolDown })
     }
 
     /// Drops the delays of a key that rests. An add that waits for one of them then waits for the end of the rest alone.

@@ -23,14 +23,13 @@ impl<K> Machine<K> {
         self.order.stamp(now);
     }
 
-    /// To be called before an [`expire`](Self::expire), which pushes many keys.
+    /// To be called before an [`expire`](Self::expire), which pushes many keys. Only groups need the stamp ahead.
     pub(crate) fn stamp_ahead(&mut self, stamp: fn() -> u64) {
-        self.order.stamp_ahead(|| {
-            let now = stamp();
+        if let Some(groups) = self.order.groups_mut() {
+            groups.stamp_ahead(stamp());
             // The pushes of a batch use the next numbers, too, so nobody else may get those.
             (0..BATCH / 64).for_each(|_| _ = stamp());
-            now
-        });
+        }
     }
 
     /// The highest priority of a key that may be taken, and a time that is not after the push of the first key there. With groups it is the

@@ -140,7 +140,7 @@ impl<T: Copy> AnyOrder<T> {
     }
 
     /// Takes the next key, which counts as processing until [`ended`](Self::ended). `now` is the time, if the order
-    /// [needs](Self::needs_time) it.
+    /// [needs](Groups::needs_time) it.
     #[inline(always)]
     pub(crate) fn pop(&mut self, now: u64, bin: &mut Bin<T>) -> Option<T> {
         match &mut self.other {
@@ -157,18 +157,6 @@ impl<T: Copy> AnyOrder<T> {
             Other::Levels(levels) => levels.pop_level(level, bin),
             Other::Groups(groups) => groups.pop_level(level, now, bin),
         }
-    }
-
-    /// Whether a pop needs the time, for rates or for handler time.
-    #[inline]
-    pub(crate) fn needs_time(&self) -> bool {
-        if let Other::Groups(groups) = &self.other { groups.needs_time() } else { false }
-    }
-
-    /// Whether [`ended`](Self::ended) needs the handler time.
-    #[inline]
-    pub(crate) fn is_by_work(&self) -> bool {
-        if let Other::Groups(groups) = &self.other { groups.is_by_work() } else { false }
     }
 
     /// The levels with keys that a pop may return, and the stamp of the oldest such key below the highest level, or `u64::MAX`. With groups
@@ -298,13 +286,6 @@ impl<T: Copy> AnyOrder<T> {
     pub(crate) fn join(&mut self, front: impl Fn(i8) -> u64) {
         if let Other::Groups(groups) = &mut self.other {
             groups.join(front);
-        }
-    }
-
-    /// Gives this stamp to the pushes of a batch that is to follow. (Only groups need it ahead.)
-    pub(crate) fn stamp_ahead(&mut self, now: impl FnOnce() -> u64) {
-        if let Other::Groups(groups) = &mut self.other {
-            groups.stamp_ahead(now());
         }
     }
 

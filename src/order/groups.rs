@@ -487,13 +487,14 @@ impl<T: Copy> Groups<T> {
         self.hold(group, FULL, 0)
     }
 
-    pub(super) fn is_by_work(&self) -> bool {
+    /// Whether [`ended`](Self::ended) needs the handler time.
+    pub(crate) fn is_by_work(&self) -> bool {
         self.work.is_some()
     }
 
-    /// Whether a pop needs the time.
+    /// Whether a pop needs the time, for rates or for handler time.
     #[inline]
-    pub(super) fn needs_time(&self) -> bool {
+    pub(crate) fn needs_time(&self) -> bool {
         self.work.is_some() || self.limits.rates > 0
     }
 

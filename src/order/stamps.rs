@@ -41,7 +41,7 @@ impl<T: Copy> Groups<T> {
 
     /// A batch of keys is about to be pushed, all of them after this time. A stamp that came in the middle of the batch would be too late
     /// for those that were pushed before.
-    pub(super) fn stamp_ahead(&mut self, now: u64) {
+    pub(crate) fn stamp_ahead(&mut self, now: u64) {
         self.pushes = self.pushes.max(now << STAMPED_BITS);
     }
 

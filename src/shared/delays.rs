@@ -59,17 +59,13 @@ impl<K: Hash + Eq> Shared<K> {
     pub(crate) fn remove<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> bool {
         let (hash, mut hand) = (self.hash(key), None);
         if_free!(self, free => self.free_remove(free, key, hash));
-        let mut remove_in = |locked: &Locked<K>, hash| {
-            let held = locked.lock();
-            let mut section = self.section(held);
-            let removed = section.remove(&mut hand, key, hash);
+        let removed = self.look_up(hash, |locked, hash| {
+            let mut section = self.section(locked.lock());
+            let removed = section.verb(|machine, mode| machine.remove(&mut hand, key, hash, mode));
             section.end();
-            removed
-        };
-        match self.has_names() {
-            true => self.look_up(hash, |locked, hash| remove_in(locked, hash).then_some(())).is_some(),
-            false => remove_in(self.shard_of(hash), hash),
-        }
+            removed.then_some(())
+        });
+        removed.is_some()
         // A key that has left the queue is dropped here.
     }
 }

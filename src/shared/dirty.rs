@@ -9,27 +9,21 @@
 
 use super::Shared;
 use super::state::if_free;
-use super::waiters::DirtyWait;
+use super::waiters::{Event, TaskTicket};
 use crate::machine::Claimed;
 use std::task::Waker;
 
 impl<K> Shared<K> {
     /// Whether a key that the caller holds is dirty. If not, puts the task on the list, where the next add of the key finds it, and sets
     /// `ticket`.
-    pub(crate) fn poll_dirty(&self, claimed: &Claimed<K>, ticket: &mut Option<DirtyWait>, waker: &Waker) -> bool {
+    pub(crate) fn poll_dirty(&self, claimed: &Claimed<K>, ticket: &mut Option<TaskTicket>, waker: &Waker) -> bool {
         if_free!(self, _free => self.free_poll_dirty(claimed, ticket, waker.clone()));
-        let (locked, mut waker) = (self.home(claimed), Some(waker.clone()));
+        let (locked, waker) = (self.home(claimed), waker.clone());
         // A waker is foreign code, so one that is replaced is dropped after the locks.
         let _older;
         let mut held = locked.lock();
         let Some(of) = held.marks().wait_for_dirty(claimed) else { return true };
-        let waker = waker.take().expect("not used yet");
-        _older = self.hub().dirty_waiters.insert((locked.index, of), ticket, waker);
+        _older = self.hub().tasks.insert(Event::Dirty(locked.index, of), ticket, waker);
         false
-    }
-
-    /// For a task that no longer waits for its key to become dirty.
-    pub(crate) fn leave_dirty_waiters(&self, ticket: DirtyWait) {
-        let _dropped_after_the_lock = self.hub().dirty_waiters.remove(ticket);
     }
 }

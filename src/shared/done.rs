@@ -117,7 +117,7 @@ impl<K> Shared<K> {
             return;
         }
         let mut section = this.section_in(held, mode);
-        section.rest(claimed, now, nanos(time));
+        section.verb(|machine, _| ((), machine.rest(claimed, now, nanos(time))));
         section.end();
         Self::ensure_driver(this);
     }
@@ -170,8 +170,10 @@ impl<K> Shared<K> {
         if mode.is_measured && mode.is_open {
             worked = this.note_end(&mut section, &claimed, how.may_delay().then_some(how.now));
         }
-        if options.pauses_group {
-            section.pause_group_of(&claimed, how.now.saturating_add(how.delay.unwrap_or(0)), how.now);
+        let pauses = if options.pauses_group { section.group_of(&claimed) } else { None };
+        if let Some(group) = pauses {
+            let until = how.now.saturating_add(how.delay.unwrap_or(0));
+            section.verb(|machine, mode| machine.change_group(mode, |groups, _| groups.pause(group, until, how.now)));
         }
         let requeued = section.requeue(&mut hand, claimed, how, end);
         let has_added = section.take_added();

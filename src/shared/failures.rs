@@ -9,7 +9,6 @@
 //! [`WITHOUT_LIMITER`](crate::options::WITHOUT_LIMITER), and the queue counts the failure. The number of retries is the sum of both counts.
 
 use super::Shared;
-use super::locked::Locked;
 use super::settings::Limiter;
 use super::state::if_free;
 use crate::AddOptions;
@@ -38,17 +37,12 @@ impl<K: Hash + Eq> Shared<K> {
             self.free_forget(free, key, hash);
             None
         });
-        let mut forget_in = |locked: &Locked<K>, hash| {
-            let held = locked.lock();
-            let mut section = self.section(held);
+        let _had_failed = self.look_up(hash, |locked, hash| {
+            let mut section = self.section(locked.lock());
             let had_failed = section.forget_failures(&mut hand, key, hash);
             section.end();
-            had_failed
-        };
-        match self.has_names() {
-            true => _ = self.look_up(hash, |locked, hash| forget_in(locked, hash).then_some(())),
-            false => _ = forget_in(self.shard_of(hash), hash),
-        }
+            had_failed.then_some(())
+        });
         hand
     }
 
@@ -60,12 +54,8 @@ impl<K: Hash + Eq> Shared<K> {
         let external = self.external_failures(key);
         let hash = self.hash(key);
         if_free!(self, free => external.saturating_add(self.free_failures(free, key, hash) as usize));
-        let inline_in = |locked: &Locked<K>, hash| locked.lock().failures(key, hash);
-        let inline = match self.has_names() {
-            true => self.look_up(hash, |locked, hash| Some(inline_in(locked, hash)).filter(|n| *n > 0)).unwrap_or(0),
-            false => inline_in(self.shard_of(hash), hash),
-        };
-        external.saturating_add(inline as usize)
+        let inline = self.look_up(hash, |locked, hash| Some(locked.lock().failures(key, hash)).filter(|n| *n > 0));
+        external.saturating_add(inline.unwrap_or(0) as usize)
     }
 
     /// The failures that a limiter of the user's own has counted.

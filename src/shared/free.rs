@@ -20,14 +20,14 @@ use super::locked::OneShard;
 use super::section::in_steps;
 use super::take::Taken;
 use super::take_where::Found;
-use super::waiters::DirtyWait;
+use super::waiters::{Event, TaskTicket};
 use crate::bound::Room;
 use crate::free::give_way;
 use crate::free::{Begin, Claim, Free, Tried, fence_after_rmw};
 use crate::key::{Bits, KeyHash, NodeRef, Note, OnDone};
 use crate::machine::{
-    BATCH, Cancelled, Claimed, DirtyTicket, End, Expired, How, KeySeen, Machine, MaybeNanos, Mode, NEVER, Owed, Seen,
-    TakenOut, Which,
+    Cancelled, Claimed, Delay, End, Expired, How, KeySeen, Machine, MaybeNanos, Mode, NEVER, Owed, Seen, TakenOut,
+    Which,
 };
 use crate::order::Group;
 use crate::shared::driver::states::Driver;
@@ -40,11 +40,6 @@ use std::task::Waker;
 use std::time::Duration;
 
 const NO_PRIORITIES: &str = "a lock-free queue has no priorities";
-
-/// The ticket of those who wait for a key to become dirty, in the list of the hub.
-fn ticket_of(hash: KeyHash) -> (usize, DirtyTicket) {
-    (hash.0 as usize, DirtyTicket::OF_NODE)
-}
 
 /// A critical section of the records. It must be [ended](Self::end) while no other lock is held.
 struct Records<'s, K> {
@@ -66,6 +61,12 @@ impl<'s, K> Records<'s, K> {
     fn note<A>(&mut self, (answer, owed): (A, Owed)) -> A {
         self.owed = self.owed.and(owed);
         answer
+    }
+
+    /// Calls a verb of the machine, and notes what it owes.
+    fn verb<A>(&mut self, verb: impl FnOnce(&mut Machine<NodeRef<K>>, Mode) -> (A, Owed)) -> A {
+        let answer = verb(&mut self.machine, self.mode);
+        self.note(answer)
     }
 
     fn note_of(&self, node: NodeRef<K>) -> Note {
@@ -149,19 +150,10 @@ impl<'s, K> Records<'s, K> {
         if !wakes.is_empty() {
             shared.note_caught(wakes.wake());
         }
-        if owed.has(Owed::READY) {
-            fence_after_rmw(); // F10
-            shared.wake_getters(owed.ready() as usize);
-        }
         // Waiters that wait for delays alone. If there were other keys, they have marked them before they took this lock.
         let is_over = had_delays && has_no_delays && shared.flags().has(Flags::DRAINERS) && !free.has_marks();
-        if owed.has(Owed::DRAINED) || is_over {
-            shared.pay_drained();
-        }
-        dirty.into_iter().for_each(|hash| shared.pay_dirty(hash));
-        if owed.has(Owed::ROOM) {
-            shared.pay_room(1);
-        }
+        fence_after_rmw(); // F10
+        shared.pay_slowly(owed.and(Owed::only_if(is_over, Owed::DRAINED)), &dirty);
         drop(claims);
     }
 }
@@ -189,13 +181,13 @@ impl<K> Shared<K> {
         if owed != Owed::NOTHING {
             fence_after_rmw(); // F10
             if owed != Owed::READY_ONE || self.flags().has(Flags::GETTERS) {
-                self.pay_slowly(owed, hash);
+                self.pay_slowly(owed, &[hash]);
             }
         }
     }
 
     #[cold]
-    fn pay_slowly(&self, owed: Owed, hash: KeyHash) {
+    fn pay_slowly(&self, owed: Owed, dirty: &[KeyHash]) {
         if owed.has(Owed::READY) {
             self.wake_getters(owed.ready() as usize);
         }
@@ -203,7 +195,7 @@ impl<K> Shared<K> {
             self.pay_drained();
         }
         if owed.has(Owed::DIRTY) {
-            self.pay_dirty(hash);
+            dirty.iter().for_each(|hash| self.hub().wake_tasks(Event::DirtyNode(*hash)));
         }
         if owed.has(Owed::ROOM) {
             self.pay_room(1);
@@ -220,13 +212,6 @@ impl<K> Shared<K> {
     /// Wakes adds that wait for room, as many as there are new places.
     fn pay_room(&self, places: u64) {
         self.bound.iter().for_each(|bound| self.note_caught(bound.next(places).wake()));
-    }
-
-    fn pay_dirty(&self, hash: KeyHash) {
-        let mut wakes = WakeList::default();
-        let mut hub = self.hub();
-        hub.dirty_waiters.take(ticket_of(hash), &mut wakes);
-        hub.wakes.append(wakes);
     }
 
     /// Called after a call has taken keys back.
@@ -331,7 +316,7 @@ impl<K> Shared<K> {
     pub(super) fn free_taken(&self, free: &Free<K>, node: NodeRef<K>) -> Taken<K> {
         let is_measured = self.flags().has(Flags::MEASURED);
         let waited = if is_measured { free.note_start(node) } else { MaybeNanos::UNKNOWN };
-        Taken::of(Claimed::of_node(node), waited)
+        Taken { claimed: Claimed::of_node(node), waited }
     }
 
     /// Ends a hand-out and measures it, unless `end` returns `None`, which means that it has not ended.
@@ -355,11 +340,8 @@ impl<K> Shared<K> {
     #[inline(never)]
     pub(super) fn free_end(&self, free: &Free<K>, claimed: Claimed<K>, end: End) {
         let (node, hash) = (claimed.node(), claimed.hash());
-        match self.measured(free, node, || free.end(node, end != End::Done)) {
+        match self.measured(free, node, || free.end(node, end)) {
             Some((owed, worked)) => {
-                if end == End::GiveUp {
-                    free.count_given_up();
-                }
                 self.pay(owed, hash);
                 if self.has_extras() {
                     self.tell_done(worked, false);
@@ -374,8 +356,7 @@ impl<K> Shared<K> {
         let on_its_way = free.begin(); // as in `free_expire`
         let mut records = self.records(free);
         let (claimed, was_dirty) = records.hold(node);
-        let answer = records.machine.done(&mut None, claimed, end, 0, records.mode);
-        let _ended = records.note(answer);
+        let _ended = records.verb(|machine, mode| machine.done(&mut None, claimed, end, 0, mode));
         let (_added, worked) = records.settle_end(node, was_dirty, false);
         let has_added = records.owed.has(Owed::ADDED);
         records.end();
@@ -427,8 +408,9 @@ impl<K> Shared<K> {
         // If the queue is shut down, the add is refused, so those who wait for the end of the work need not wait for it.
         let (node, begin) = (claim.node, (!self.is_shutting_down()).then(|| free.begin()));
         let mut records = self.records(free);
-        let answer = records.machine.add(&mut Some(node), node.hash(), Group::default(), how, records.mode);
-        let added = records.note(answer);
+        let add =
+            |machine: &mut Machine<_>, mode| machine.add(&mut Some(node), node.hash(), Group::default(), how, mode);
+        let added = records.verb(add);
         let added = records.settle(node, begin).unwrap_or(added);
         records.end();
         added
@@ -449,15 +431,13 @@ impl<K> Shared<K> {
         let (how, node) = (this.how(&options), claimed.node());
         let on_its_way = free.begin(); // as in `free_expire`
         let mut records = this.records(free);
-        let mode = records.mode;
-        if how.may_delay() && mode.is_open && !records.machine.has_room_for_delay() {
+        if how.may_delay() && records.mode.is_open && !records.machine.has_room_for_delay() {
             records.end();
             drop(on_its_way);
             this.refuse_requeue(claimed);
         }
         let (held, was_dirty) = records.hold(node);
-        let answer = records.machine.requeue(&mut None, held, how, end, mode);
-        match records.note(answer) {
+        match records.verb(|machine, mode| machine.requeue(&mut None, held, how, end, mode)) {
             Ok(added) => {
                 let (answer, worked) = records.settle_end(node, was_dirty, added == Added::Deferred);
                 let added = answer.unwrap_or(added);
@@ -470,8 +450,7 @@ impl<K> Shared<K> {
             }
             Err(held) => {
                 // The key is still held, and its owner calls `done`.
-                let answer = records.machine.done(&mut None, held, End::Done, 0, mode);
-                let _ended = records.note(answer);
+                let _ended = records.verb(|machine, mode| machine.done(&mut None, held, End::Done, 0, mode));
                 let _as_it_is_dirty = records.machine.pop_dirty();
                 let _none = records.settle(node, None);
                 records.end();
@@ -492,10 +471,8 @@ impl<K> Shared<K> {
         let mut records = self.records(free);
         if records.mode.is_open {
             let (held, _) = records.hold(node);
-            let owed = records.machine.rest(&held, now, time);
-            records.note(((), owed));
-            let answer = records.machine.done(&mut None, held, End::Done, 0, records.mode);
-            let _ended = records.note(answer);
+            records.verb(|machine, _| ((), machine.rest(&held, now, time)));
+            let _ended = records.verb(|machine, mode| machine.done(&mut None, held, End::Done, 0, mode));
             let _none = records.settle(node, None);
         }
         records.end();
@@ -513,8 +490,7 @@ impl<K> Shared<K> {
         };
         let node = claim.node;
         let mut records = self.records(free);
-        let answer = records.machine.cancel(&mut None, &node, hash, records.mode);
-        let cancelled = records.note(answer);
+        let cancelled = records.verb(|machine, mode| machine.cancel(&mut None, &node, hash, mode));
         let added = records.settle(node, None);
         records.end();
         added.map_or(cancelled, Cancelled::Added)
@@ -530,8 +506,7 @@ impl<K> Shared<K> {
         let mut was_there;
         if node.word().load().is_noted() {
             let mut records = self.records(free);
-            let answer = records.machine.remove(&mut None, &node, hash, records.mode);
-            was_there = records.note(answer);
+            was_there = records.verb(|machine, mode| machine.remove(&mut None, &node, hash, mode));
             let _none = records.settle(node, None);
             // Under the lock, so that no expiry comes between the two.
             let taken = free.take_out(node, |bits| bits.is_dirty());
@@ -555,8 +530,7 @@ impl<K> Shared<K> {
         let Some(claim) = free.find(key, hash).filter(|claim| claim.node.word().load().is_noted()) else { return };
         let node = claim.node;
         let mut records = self.records(free);
-        let (_, owed) = records.machine.forget_failures(&mut None, &node, hash, records.mode);
-        records.note(((), owed));
+        let _had_failed = records.verb(|machine, mode| machine.forget_failures(&mut None, &node, hash, mode));
         let _none = records.settle(node, None);
         records.end();
     }
@@ -579,13 +553,13 @@ impl<K> Shared<K> {
         node.word().load().is_noted() && free.records.lock().is_known_given_up(&node, node.hash())
     }
 
-    pub(super) fn free_poll_dirty(&self, claimed: &Claimed<K>, ticket: &mut Option<DirtyWait>, waker: Waker) -> bool {
+    pub(super) fn free_poll_dirty(&self, claimed: &Claimed<K>, ticket: &mut Option<TaskTicket>, waker: Waker) -> bool {
         // The waiter goes on the list before the step, so that an add that makes the key dirty after the step finds it there.
-        let _older = self.hub().dirty_waiters.insert(ticket_of(claimed.hash()), ticket, waker);
+        let _older = self.hub().tasks.insert(Event::DirtyNode(claimed.hash()), ticket, waker);
         let wait = |bits: Bits| if bits.is_dirty() { (bits, true) } else { (bits.await_dirty(), false) };
         let is_dirty = claimed.node().word().step(wait).1;
         if is_dirty {
-            ticket.take().into_iter().for_each(|ticket| self.leave_dirty_waiters(ticket));
+            self.leave_tasks(ticket.take());
         }
         is_dirty
     }
@@ -597,8 +571,7 @@ impl<K> Shared<K> {
         // Begun before it is known that the queue is open, until the last push, so that nobody is told meanwhile that nothing is left (F9).
         let on_their_way = free.begin();
         let mut records = self.records(free);
-        let answer = records.machine.expire(now, at_most, records.mode);
-        let mut expired = records.note(answer);
+        let mut expired = records.verb(|machine, mode| machine.expire(now, at_most, mode));
         expired.by_answer = [0; 3];
         while let Some((node, owed)) = records.machine.pop_dirty() {
             records.note(((), owed));
@@ -619,11 +592,6 @@ impl<K> Shared<K> {
         records.end();
         drop(on_their_way);
         expired
-    }
-
-    /// The same, by the driver.
-    pub(super) fn free_expire_batch(&self, free: &Free<K>, now: u64) -> Expired {
-        self.free_expire(free, now, BATCH)
     }
 
     // ---- getters that wait
@@ -737,7 +705,7 @@ impl<K> Shared<K> {
     }
 
     /// Calls `each` with the delayed keys, under the lock of the records.
-    pub(super) fn free_each_delayed(&self, free: &Free<K>, mut each: impl FnMut((u64, i8), &K)) {
+    pub(super) fn free_each_delayed(&self, free: &Free<K>, mut each: impl FnMut(Delay, &K)) {
         in_steps(|at| {
             free.records.lock().look(at, Which::Delayed, |view| each(view.delay().expect("delayed"), view.key().key()))
         });
@@ -790,8 +758,8 @@ impl<K> Shared<K> {
             let mut taken = TakenOut { was_queued: false, delay: None, is_active: false };
             if found.seen.is_delayed() {
                 let mut records = self.records(free);
-                let answer = records.machine.take_out(&mut None, found.seen.delay_alone(), records.mode);
-                taken.delay = records.note(answer).delay;
+                let seen = found.seen.delay_alone();
+                taken.delay = records.verb(|machine, mode| machine.take_out(&mut None, seen, mode)).delay;
                 let _none = records.settle(node, None);
                 let queued = free.take_out(node, is_it);
                 taken.was_queued = records.note(queued).is_some();
@@ -818,8 +786,7 @@ impl<K> Shared<K> {
         free.shrink();
         in_steps(|at| {
             let mut records = self.records(free);
-            let answer = records.machine.shrink(at);
-            let next = records.note(answer);
+            let next = records.verb(|machine, _| machine.shrink(at));
             records.end();
             next
         });

@@ -2,10 +2,10 @@
 
 use super::Shared;
 use super::hub::Flags;
-use super::section::{Section, in_steps};
-use crate::machine::GroupSeen;
+use super::section::in_steps;
+use crate::machine::{EntryRef, GroupSeen};
 use crate::observe::GroupMetrics;
-use crate::order::Group;
+use crate::order::{Bin, Group, Groups};
 use crate::sync::Arc;
 use crate::time::{nanos, time_left};
 use crate::{GroupStats, InvalidArgument};
@@ -20,12 +20,16 @@ impl<K> Shared<K> {
 
     /// Changes a group, if keys have groups, in a critical section of its shard, with the time. Then starts the driver thread, if the call
     /// has made its first deadline.
-    fn in_group(this: &Arc<Self>, group: Group, change: impl FnOnce(&mut Section<'_, K>, u64)) {
+    fn change_group(
+        this: &Arc<Self>,
+        group: Group,
+        change: impl FnOnce(&mut Groups<EntryRef<K>>, u64, &mut Bin<EntryRef<K>>) -> u32,
+    ) {
         if this.settings.order.has_groups() {
             let now = this.settings.clock.now();
             let locked = this.at(this.shard_of_group(group));
             let mut section = this.section(locked.lock());
-            change(&mut section, now);
+            section.verb(|machine, mode| machine.change_group(mode, |groups, bin| change(groups, now, bin)));
             section.end();
             Self::ensure_driver(this);
         }
@@ -43,23 +47,23 @@ impl<K> Shared<K> {
         if group.limits.rate.is_some() {
             this.settings.clock.calibrate(); // not under the lock
         }
-        Self::in_group(this, group, |section, now| section.set_group(Group { now, ..group }));
+        Self::change_group(this, group, |groups, now, _| groups.set(Group { now, ..group }));
     }
 
     pub(crate) fn unset_group(this: &Arc<Self>, group: Group) {
-        Self::in_group(this, group, |section, now| section.unset_group(Group { now, ..group }));
+        Self::change_group(this, group, |groups, now, bin| groups.unset(Group { now, ..group }, bin));
     }
 
     pub(crate) fn pause_group(this: &Arc<Self>, group: Group, time: Duration) {
         if !time.is_zero() {
             this.expect_holds();
             let until = |now: u64| now.saturating_add(nanos(time));
-            Self::in_group(this, group, |section, now| section.pause_group(group.hash, until(now), now));
+            Self::change_group(this, group, |groups, now, _| groups.pause(group.hash, until(now), now));
         }
     }
 
     pub(crate) fn resume_group(this: &Arc<Self>, group: Group) {
-        Self::in_group(this, group, |section, now| section.resume_group(group.hash, now));
+        Self::change_group(this, group, |groups, now, bin| groups.resume(group.hash, now, bin));
     }
 
     /// What a report says of all groups, and what these have paid for their turns.

@@ -17,7 +17,7 @@
 
 use super::getters::Getters;
 use super::limited_runs::LimitedRuns;
-use super::waiters::{Alarms, DirtyWaiters, LifeCycle};
+use super::waiters::{Alarms, Event, LifeCycle, Tasks};
 use crate::machine::NEVER;
 use crate::observe::RunCounters;
 use crate::shared::driver::states::DriverState;
@@ -30,7 +30,7 @@ use std::ops::{Deref, DerefMut};
 pub(super) struct Hub {
     pub(super) getters: Getters,
     pub(super) life_cycle: LifeCycle,
-    pub(super) dirty_waiters: DirtyWaiters,
+    pub(super) tasks: Tasks,
     pub(super) alarms: Alarms,
     pub(super) limited_runs: LimitedRuns,
     pub(super) driver: DriverState,
@@ -71,7 +71,6 @@ impl Flags {
     /// Groups may be held back, so that getters may wait although keys are queued. Never cleared.
     pub(super) const LIMITED: Self = Self(1 << 7);
     /// The lock-free engine, in a queue whose keys have no groups. Never cleared.
-    #[cfg(feature = "lock-free")]
     pub(super) const FREE: Self = Self::LIMITED;
     /// Hand-outs have a [pace](super::pace). Never cleared.
     pub(super) const PACED: Self = Self(1 << 8);
@@ -108,6 +107,8 @@ impl Flags {
         Self(self.0 & !these.0)
     }
 }
+
+const LOCKED: &str = "locked until the drop";
 
 /// The guard of the hub's lock. Its drop sets the flags to what the lists say, unlocks, and then wakes the waiters in `wakes`.
 pub(super) struct HubGuard<'s> {
@@ -169,6 +170,11 @@ impl HubGuard<'_> {
         }
     }
 
+    /// Wakes the tasks that wait for this event.
+    pub(super) fn wake_tasks(&mut self, of: Event) {
+        self.hub.as_mut().expect(LOCKED).tasks.take(of, &mut self.wakes);
+    }
+
     /// Wakes all getters.
     pub(super) fn wake_all_getters(&mut self) {
         let getters = self.getters.take_all();
@@ -180,13 +186,13 @@ impl Deref for HubGuard<'_> {
     type Target = Hub;
 
     fn deref(&self) -> &Hub {
-        self.hub.as_ref().expect("locked until the drop")
+        self.hub.as_ref().expect(LOCKED)
     }
 }
 
 impl DerefMut for HubGuard<'_> {
     fn deref_mut(&mut self) -> &mut Hub {
-        self.hub.as_mut().expect("locked until the drop")
+        self.hub.as_mut().expect(LOCKED)
     }
 }
 

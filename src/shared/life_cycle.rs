@@ -1,9 +1,9 @@
 //! The shut-down, and the threads and tasks that wait for it or for the end of the work.
 
 use super::Shared;
-use super::hub::{Flags, Hub};
+use super::hub::Flags;
 use super::state::if_free;
-use crate::wait::{Ticket, WaitList, leave, poll_on};
+use super::waiters::{Event, TaskTicket};
 use std::task::Waker;
 
 impl<K> Shared<K> {
@@ -22,8 +22,7 @@ impl<K> Shared<K> {
         hub.set(Flags::SHUT_DOWN, true);
         hub.set(Flags::PAUSED, false); // for good: see `pause`
         hub.wake_all_getters();
-        let shut_down_waiters = hub.life_cycle.shut_down_waiters.take_all();
-        hub.wakes.append(shut_down_waiters);
+        hub.wake_tasks(Event::ShutDown);
         let driver = hub.driver.wake();
         hub.wakes.extend(driver);
         if releases {
@@ -49,36 +48,7 @@ impl<K> Shared<K> {
     }
 
     /// Whether the queue is shutting down. If not, puts the task on the list of those that the shut-down wakes, and sets `ticket`.
-    pub(crate) fn poll_shutting_down(&self, ticket: &mut Option<Ticket>, waker: &Waker) -> bool {
-        poll_on(&self.hub, shut_down_waiters, ticket, waker, |_| self.is_shutting_down())
-    }
-
-    /// For a task that no longer waits for the shut-down.
-    pub(crate) fn leave_shut_down_waiters(&self, ticket: Option<Ticket>) {
-        leave(&self.hub, shut_down_waiters, ticket);
-    }
-}
-
-fn shut_down_waiters(hub: &mut Hub) -> &mut WaitList {
-    &mut hub.life_cycle.shut_down_waiters
-}
-
-#[cfg(all(test, not(loom)))]
-mod tests {
-    use crate::WorkQueue;
-    use std::future::Future;
-    use std::pin::pin;
-    use std::task::{Context, Waker};
-
-    #[test]
-    fn a_dropped_task_waits_for_no_shut_down() {
-        let queue = WorkQueue::<u32>::new();
-        let waiting = || queue.shared.hub().life_cycle.shut_down_waiters.len();
-        {
-            let mut shut_down = pin!(queue.until_shutting_down());
-            assert!(shut_down.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
-            assert_eq!(waiting(), 1);
-        }
-        assert_eq!(waiting(), 0);
+    pub(crate) fn poll_shutting_down(&self, ticket: &mut Option<TaskTicket>, waker: &Waker) -> bool {
+        self.poll_event(Event::ShutDown, ticket, waker, |_| self.is_shutting_down())
     }
 }

@@ -1,7 +1,6 @@
 //! The runs that have a time limit: see [`time_limits`](super::time_limits).
 
 use crate::key::SlotId;
-use crate::wait::{Ticket, WaitList, Waiter, WakeList};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -25,9 +24,7 @@ pub(super) struct LimitedRun {
     /// `None`: the run was found late.
     pub(super) tell: Option<Tell>,
     /// It was found late, and this was told.
-    is_told: bool,
-    /// Tasks that wait until this was told.
-    waiting: WaitList,
+    pub(super) is_told: bool,
 }
 
 /// A run that was found late, for the caller to tell of it, and to say so then.
@@ -41,8 +38,8 @@ impl LimitedRuns {
     pub(super) fn insert(&mut self, slot: SlotId, began: u64, late_at: u64, tell: Tell) {
         self.begun += 1;
         self.limits.insert((late_at, slot));
-        let (tell, waiting) = (Some(tell), WaitList::default());
-        self.runs.insert(slot, LimitedRun { number: self.begun, began, late_at, tell, is_told: false, waiting });
+        let run = LimitedRun { number: self.begun, began, late_at, tell: Some(tell), is_told: false };
+        self.runs.insert(slot, run);
     }
 
     pub(super) fn remove(&mut self, slot: SlotId) -> Option<LimitedRun> {
@@ -71,29 +68,9 @@ impl LimitedRuns {
         late
     }
 
-    /// It was told that a run is late, which may have ended meanwhile. Returns those who wait for that, to be woken.
-    pub(super) fn told(&mut self, (slot, number): (SlotId, u64)) -> WakeList {
+    /// Notes that it was told that a run is late. Returns whether the run has not ended meanwhile.
+    pub(super) fn told(&mut self, (slot, number): (SlotId, u64)) -> bool {
         let run = self.runs.get_mut(&slot).filter(|run| run.number == number);
-        run.map_or_else(WakeList::default, |run| {
-            run.is_told = true;
-            run.waiting.take_all()
-        })
-    }
-
-    /// Whether it was told that a run is late. If not, and if it has a limit, puts the task on its list, at its place if it has one. Returns
-    /// also the waker that was there.
-    pub(super) fn poll(&mut self, slot: SlotId, ticket: &mut Option<Ticket>, waiter: Waiter) -> (bool, Option<Waiter>) {
-        let Some(run) = self.runs.get_mut(&slot) else { return (false, Some(waiter)) };
-        if run.is_told {
-            return (true, Some(waiter));
-        }
-        let listed = ticket.take().and_then(|ticket| run.waiting.remove(ticket));
-        *ticket = Some(run.waiting.push(waiter));
-        (false, listed)
-    }
-
-    /// A task no longer waits until a run is late.
-    pub(super) fn leave(&mut self, slot: SlotId, ticket: Ticket) -> Option<Waiter> {
-        self.runs.get_mut(&slot)?.waiting.remove(ticket)
+        run.map(|run| run.is_told = true).is_some()
     }
 }

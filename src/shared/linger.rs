@@ -19,7 +19,7 @@ use super::hub::Flags;
 use super::{Shared, Wait};
 use crate::Item;
 use crate::get_async::GetAsync;
-use crate::shared::driver::states::{ClockSubscription, Driver};
+use crate::shared::driver::states::ClockSubscription;
 use crate::sync::{Arc, with_parker};
 use crate::wait::{Ticket, Waiter};
 use std::future::Future;
@@ -59,10 +59,7 @@ impl<K> Shared<K> {
         let waiter = Waiter::Task(waker.clone());
         let earlier = {
             let mut hub = this.hub();
-            if this.settings.driver == Driver::Thread {
-                let called = hub.call_driver(until);
-                hub.wakes.append(called);
-            }
+            this.wake_driver_for(until, &mut hub);
             hub.set(Flags::TIMED, true);
             hub.alarms.set(until, alarm, waiter)
         };

@@ -6,8 +6,8 @@
 //!                 ├─ shard 0: a lock over a machine: keys, order, delays     ┐ one, unless the user asks for more
 //!                 ├─ shard 1 …                                               ┘
 //!                 └─ hub: a lock over ┌ getters: threads and tasks that wait for a key
-//!                                     ├ life cycle: drains, idle waits, waits for the shut-down
-//!                                     ├ dirty waiters: tasks that wait until a held key is added again
+//!                                     ├ life cycle: drains, idle waits
+//!                                     ├ tasks that wait for an event: the shut-down, a held key is added again, a run is late
 //!                                     ├ alarms: tasks that wait for more keys, until a time
 //!                                     ├ driver: the state of the thread that expires delays
 //!                                     ├ limited runs: runs of workers that have a time limit
@@ -108,4 +108,4 @@ pub(crate) use get::Wait;
 pub(crate) use linger::Linger;
 pub(crate) use settings::{Limiter, MAX_SHARDS, MAX_WEIGHT, Order, Settings, most_processing};
 pub(crate) use state::{Shared, Wakeups};
-pub(crate) use waiters::DirtyWait;
+pub(crate) use waiters::TaskTicket;

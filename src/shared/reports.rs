@@ -14,7 +14,6 @@
 
 use super::Shared;
 use crate::machine::NEVER;
-use crate::shared::driver::states::Driver;
 use crate::sync::{Arc, Ordering, model_const};
 
 /// The least interval. In the models, a time one step away has come at the next look.
@@ -49,11 +48,7 @@ impl<K> Shared<K> {
         }
         let at = now.saturating_add(self.report_interval.max(LEAST));
         self.report_at.store(at, Ordering::Relaxed); // Relaxed: see `report_at`
-        // Without a driver thread, `turn` looks by itself.
-        if self.settings.driver != Driver::Manual {
-            let called = hub.call_driver(at);
-            hub.wakes.append(called);
-        }
+        self.wake_driver_for(at, &mut hub);
     }
 
     /// Reports if that is due, and schedules the next report if keys are left. After the shut-down, delayed keys no longer count.

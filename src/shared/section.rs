@@ -16,9 +16,10 @@ use super::Shared;
 use super::hub::Flags;
 use super::locked::{Held, Locked};
 use super::pace::Pace;
+use super::waiters::Event;
 use crate::Added;
 use crate::key::KeyHash;
-use crate::machine::{Cancelled, Claimed, End, Ended, Expired, Found, How, Machine, Mode, Owed, Seen, TakenOut};
+use crate::machine::{Cancelled, Claimed, End, Ended, Expired, Found, How, Machine, Mode, Owed};
 use crate::order::Group;
 use crate::panics::drop_each;
 use crate::shared::driver::states::Driver;
@@ -185,7 +186,7 @@ impl<K> Shared<K> {
         if owed.has(Owed::DIRTY) {
             let tickets = machine.take_dirty();
             let mut hub = self.hub();
-            tickets.into_iter().for_each(|ticket| hub.dirty_waiters.take((locked.index, ticket), &mut wakes));
+            tickets.into_iter().for_each(|ticket| hub.tasks.take(Event::Dirty(locked.index, ticket), &mut wakes));
         }
         if let (true, Some(bound)) = (owed.has(Owed::ROOM), &self.bound) {
             let left = machine.take_left();
@@ -212,17 +213,11 @@ impl<'s, K> Section<'s, K> {
         answer
     }
 
-    /// The same for a verb that may have taken keys out.
+    /// Calls a verb that has no method here. It may have taken keys out.
     #[inline(always)]
-    fn note_taken<A>(&mut self, answer: (A, Owed)) -> A {
+    pub(super) fn verb<A>(&mut self, verb: impl FnOnce(&mut Machine<K>, Mode) -> (A, Owed)) -> A {
+        let answer = verb(&mut self.held.machine, self.mode);
         (self.has_changed, self.takes) = (true, true);
-        self.note(answer)
-    }
-
-    /// The same for a verb that may have queued keys.
-    #[inline(always)]
-    fn note_queued<A>(&mut self, answer: (A, Owed)) -> A {
-        self.has_changed = true;
         self.note(answer)
     }
 
@@ -293,7 +288,8 @@ impl<'s, K> Section<'s, K> {
             how.now = self.time_if(self.held.is_by_work(self.mode));
         }
         let answer = self.held.machine.requeue(hand, claimed, how, end, self.mode);
-        self.note_queued(answer)
+        self.has_changed = true;
+        self.note(answer)
     }
 
     /// The next key of a line, if it is near.
@@ -346,12 +342,8 @@ impl<'s, K> Section<'s, K> {
         hash: KeyHash,
     ) -> Cancelled {
         let answer = self.held.machine.cancel(hand, key, hash, self.mode);
-        self.note_queued(answer)
-    }
-
-    pub(super) fn remove<Q: Equivalent<K> + ?Sized>(&mut self, hand: &mut Option<K>, key: &Q, hash: KeyHash) -> bool {
-        let answer = self.held.machine.remove(hand, key, hash, self.mode);
-        self.note_taken(answer)
+        self.has_changed = true;
+        self.note(answer)
     }
 
     pub(super) fn forget_failures<Q>(&mut self, hand: &mut Option<K>, key: &Q, hash: KeyHash) -> bool
@@ -363,53 +355,10 @@ impl<'s, K> Section<'s, K> {
         self.note(answer)
     }
 
-    pub(super) fn take_out(&mut self, hand: &mut Option<K>, seen: Seen) -> TakenOut {
-        let answer = self.held.machine.take_out(hand, seen, self.mode);
-        self.note_taken(answer)
-    }
-
-    pub(super) fn set_group(&mut self, group: Group) {
-        let owed = self.held.machine.set_group(group, self.mode);
-        self.note_taken(((), owed));
-    }
-
-    pub(super) fn unset_group(&mut self, group: Group) {
-        let owed = self.held.machine.unset_group(group, self.mode);
-        self.note_taken(((), owed));
-    }
-
-    pub(super) fn pause_group(&mut self, hash: u64, until: u64, now: u64) {
-        let owed = self.held.machine.pause_group(hash, until, now, self.mode);
-        self.note_taken(((), owed));
-    }
-
-    /// Pauses the group of a held key.
-    pub(super) fn pause_group_of(&mut self, claimed: &Claimed<K>, until: u64, now: u64) {
-        if let Some(hash) = self.held.machine.group_of(claimed) {
-            self.pause_group(hash, until, now);
-        }
-    }
-
-    pub(super) fn resume_group(&mut self, hash: u64, now: u64) {
-        let owed = self.held.machine.resume_group(hash, now, self.mode);
-        self.note_taken(((), owed));
-    }
-
-    pub(super) fn rest(&mut self, claimed: &Claimed<K>, now: u64, time: u64) {
-        let owed = self.held.machine.rest(claimed, now, time);
-        self.note(((), owed));
-    }
-
     pub(super) fn shut_down(&mut self) {
         let owed = self.held.machine.shut_down();
         self.held.locked.set_driver_until(self.held.held_until()); // no delay expires any more
         self.note(((), owed));
-    }
-
-    /// A step of `shrink_to_fit`. Returns where the next one begins.
-    pub(super) fn shrink(&mut self, from: usize) -> Option<usize> {
-        let answer = self.held.machine.shrink(from);
-        self.note_taken(answer)
     }
 
     /// Adds keys that are due.
@@ -419,7 +368,8 @@ impl<'s, K> Section<'s, K> {
             self.held.machine.stamp_ahead(stamp);
         }
         let answer = self.held.machine.expire(now, at_most, self.mode);
-        let expired = self.note_queued(answer);
+        self.has_changed = true;
+        let expired = self.note(answer);
         if !expired.has_more {
             // After the shut-down no delay expires, also if this shard is still to learn of it.
             let until = if self.mode.is_open { self.held.until() } else { self.held.held_until() };

@@ -19,7 +19,6 @@ pub(crate) struct Settings<K> {
     /// A power of two, up to [`MAX_SHARDS`].
     pub(crate) shards: usize,
     /// Whether the queue has the lock-free engine, beside one shard that is not used.
-    #[cfg(feature = "lock-free")]
     pub(crate) lock_free: bool,
     pub(crate) capacity: usize,
     pub(crate) clock: Clock,

@@ -18,7 +18,7 @@ impl<K> Shared<K> {
             in_steps(|at| {
                 let held = locked.lock();
                 let mut section = self.section(held);
-                let next = section.shrink(at);
+                let next = section.verb(|machine, _| machine.shrink(at));
                 section.end();
                 next
             });

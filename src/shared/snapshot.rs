@@ -8,7 +8,7 @@ use super::settings::Limiter;
 use super::state::if_free;
 use crate::Priority;
 use crate::key_state::KeyState;
-use crate::machine::{Claimed, KeySeen, Machine, View, Which};
+use crate::machine::{Ages, Claimed, Delay, KeySeen, Machine, View, Which};
 use crate::observe::{Histogram, Metrics};
 use crate::order::Groups;
 use crate::stats::{DelayedKey, GroupStats, Level, Stats};
@@ -126,12 +126,7 @@ impl<K> Shared<K> {
         if let Some(free) = self.free() {
             crate::sync::fence(crate::sync::Ordering::SeqCst); // W6: a report has made the queue quiet before
             free.add_counts(stats);
-            let ages = free.ages(self.settings.clock.now());
-            if let Some(ages) = ages {
-                stats.unfinished_work = Some(Duration::from_nanos(ages.unfinished_work));
-                stats.longest_running = ages.longest_running.map(Duration::from_nanos);
-                stats.oldest_queued = ages.oldest_queued.map(Duration::from_nanos);
-            }
+            free.ages(self.settings.clock.now()).into_iter().for_each(|ages| add_ages(stats, ages));
             self.add_shard(stats, &mut *free.records.lock());
         }
     }
@@ -164,11 +159,7 @@ impl<K> Shared<K> {
         }
         let next_deadline = machine.next_deadline().map(|at| time_left(at, now));
         stats.next_deadline = [stats.next_deadline, next_deadline].into_iter().flatten().min();
-        let Some(ages) = ages else { return };
-        let unfinished = Duration::from_nanos(ages.unfinished_work);
-        stats.unfinished_work = Some(stats.unfinished_work.unwrap_or_default().saturating_add(unfinished));
-        stats.longest_running = stats.longest_running.max(ages.longest_running.map(Duration::from_nanos));
-        stats.oldest_queued = stats.oldest_queued.max(ages.oldest_queued.map(Duration::from_nanos));
+        ages.into_iter().for_each(|ages| add_ages(stats, ages));
     }
 
     fn add_hub(&self, stats: &mut Stats) {
@@ -219,6 +210,13 @@ impl<K> Shared<K> {
     }
 }
 
+fn add_ages(stats: &mut Stats, ages: Ages) {
+    let unfinished = Duration::from_nanos(ages.unfinished_work);
+    stats.unfinished_work = Some(stats.unfinished_work.unwrap_or_default().saturating_add(unfinished));
+    stats.longest_running = stats.longest_running.max(ages.longest_running.map(Duration::from_nanos));
+    stats.oldest_queued = stats.oldest_queued.max(ages.oldest_queued.map(Duration::from_nanos));
+}
+
 /// The priorities with queued keys, highest first. `lens`: the number of queued keys of each, lowest first.
 fn levels_of(lens: [usize; 256]) -> impl Iterator<Item = (Priority, usize)> {
     let levels = (i8::MIN..=i8::MAX).map(Priority).zip(lens);
@@ -251,14 +249,10 @@ impl<K: Hash + Eq> Shared<K> {
             (seen, limit.map(|(_, late_at)| late_at))
         };
         if_free!(self, free => Self::free_see_key(free, key, hash).map(see_limit));
-        let see = |locked: &Locked<K>, hash| {
+        self.look_up(hash, |locked, hash| {
             let held = locked.lock();
             held.see_key(key, hash).map(see_limit)
-        };
-        match self.has_names() {
-            true => self.look_up(hash, see),
-            false => see(self.shard_of(hash), hash),
-        }
+        })
     }
 }
 
@@ -291,9 +285,9 @@ impl<K: Clone> Shared<K> {
                 view.delay().map(|delay| (delay, view.key().clone()))
             });
         }
-        keys.sort_by_key(|&((deadline, _), _)| deadline);
+        keys.sort_by_key(|(delay, _): &(Delay, K)| delay.deadline);
         let now = self.settings.clock.now();
-        keys.into_iter().map(|((deadline, priority), key)| DelayedKey::new(key, deadline, priority, now)).collect()
+        keys.into_iter().map(|(delay, key)| DelayedKey::new(key, delay, now)).collect()
     }
 
     /// `groups`.

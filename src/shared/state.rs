@@ -6,6 +6,7 @@ use super::last_errors::LastErrors;
 use super::locked::{Front, Locked};
 use super::pace::Pace;
 use super::settings::{Limiter, Settings};
+use super::waiters::{Event, TaskTicket};
 use crate::bound::Bound;
 use crate::coop;
 #[cfg(feature = "lock-free")]
@@ -16,6 +17,7 @@ use crate::observe::{Observer, RunCounters};
 use crate::order::{AnyOrder, Group, NO_NEW};
 use crate::panics::contained;
 use crate::random::SplitMix;
+use crate::shared::driver::states::Driver;
 use crate::sync::{
     Arc, AtomicU16, AtomicU64, Mutex, Ordering, counted_stamp, hasher, next_id, note_parallelism, stamp,
 };
@@ -25,6 +27,7 @@ use ahash::RandomState;
 use crossbeam_utils::CachePadded;
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::task::Waker;
 
 /// The arm of a call on a lock-free queue.
 macro_rules! if_free {
@@ -99,10 +102,10 @@ impl<K: Hash + Eq> Shared<K> {
         if let (Some(numbers), Limiter::External(limiter)) = (numbers, &mut settings.limiter) {
             limiter.reseed(numbers.next());
         }
-        let Settings { shards, clock, observer, order, .. } = &settings;
-        #[cfg(feature = "lock-free")]
-        let shards = if settings.lock_free { &1 } else { shards }; // that engine has lines instead
-        let (shards, interval) = (*shards, observer.as_ref().and_then(|observer| observer.interval()));
+        let &Settings { shards, lock_free, ref clock, ref observer, ref order, .. } = &settings;
+        let shards = if lock_free { 1 } else { shards }; // that engine has lines instead
+        let (others_to_test, capacity) = if lock_free { (1, 0) } else { (shards - 1, settings.capacity) };
+        let interval = observer.as_ref().and_then(|observer| observer.interval());
         let pace = settings.pace.and_then(|(rate, burst)| Pace::new(rate, burst)).map(Box::new);
         let bound = settings.max_keys.map(Bound::new).map(Arc::new);
         let flags = [
@@ -112,10 +115,9 @@ impl<K: Hash + Eq> Shared<K> {
             (order.limit.is_some() || order.limits_of.is_some(), Flags::LIMITED),
             (pace.is_some(), Flags::PACED),
             (bound.is_some(), Flags::BOUNDED),
+            (lock_free, Flags::FREE),
         ];
         let flags = Flags(flags.into_iter().map(|(is_set, flag)| if is_set { flag.0 } else { 0 }).sum());
-        #[cfg(feature = "lock-free")]
-        let flags = if settings.lock_free { Flags(flags.0 | Flags::FREE.0) } else { flags };
         let measured = flags.has(Flags::MEASURED);
         if measured || order.limits_of.is_some() || order.shares == FairShare::WorkTime {
             clock.calibrate();
@@ -128,7 +130,7 @@ impl<K: Hash + Eq> Shared<K> {
         stamp.into_iter().for_each(|stamp| _ = stamp()); // the first call takes long
         let is_strict = order.strict || shards > 1; // the turn of the lower levels is the queue's
         let has_directory = order.has_groups() && shards > 1;
-        let new_shard = |index, capacity: usize| {
+        let new_shard = |index| {
             let queued = match order.group_of.is_some() {
                 true => AnyOrder::groups(order.shares, !is_strict, order.strict),
                 false => AnyOrder::new(is_strict),
@@ -146,16 +148,11 @@ impl<K: Hash + Eq> Shared<K> {
             Locked::new(index, if shards == 1 { Mutex::new(machine) } else { Mutex::one_of_many(machine) })
         };
         #[cfg(feature = "lock-free")]
-        let free = settings.lock_free.then(|| {
+        let free = lock_free.then(|| {
             let records = Machine::new(AnyOrder::new(false), settings.delayed_add, 0);
             let clock = measured.then(|| settings.clock.clone());
             Box::new(Free::new(records, settings.capacity, settings.shards, clock, bound.clone()))
         });
-        #[cfg(feature = "lock-free")]
-        let (others_to_test, capacity) = if free.is_some() { (1, 0) } else { (shards - 1, settings.capacity) };
-        #[cfg(not(feature = "lock-free"))]
-        let (others_to_test, capacity) = (shards - 1, settings.capacity);
-        let new_shard = |index| new_shard(index, capacity);
         let by_level = || has_directory.then(|| Box::new(std::array::from_fn(|_| AtomicU64::new(0))));
         let (fronts, lower_shards) = (by_level(), by_level());
         Self {
@@ -254,14 +251,21 @@ impl<K> Shared<K> {
         (group.hash >> 32) as usize & (self.shards() - 1)
     }
 
-    /// Whether a call by key has to [look it up](Self::look_up), because there are groups and several shards.
+    /// Whether a key has to be looked up by its name in the directory, because there are groups and several shards.
     #[inline(always)]
     pub(super) fn has_names(&self) -> bool {
         !self.is_single() && self.directory.is_some()
     }
 
     /// Looks for a key in each shard where it may be, with its hash there, until the answer is `Some`. `own` is the key's own hash.
+    #[inline]
     pub(super) fn look_up<T>(&self, own: KeyHash, mut look: impl FnMut(&Locked<K>, KeyHash) -> Option<T>) -> Option<T> {
+        if self.has_names() { self.look_up_names(own, look) } else { look(self.shard_of(own), own) }
+    }
+
+    /// The same in a queue with a directory.
+    #[cold]
+    fn look_up_names<T>(&self, own: KeyHash, mut look: impl FnMut(&Locked<K>, KeyHash) -> Option<T>) -> Option<T> {
         let mut named = self.directory.as_ref()?.ask(own);
         named.find_map(|index| look(self.at(index), own.in_shard(index)))
     }
@@ -364,6 +368,38 @@ impl<K> Shared<K> {
     /// Locks the hub.
     pub(super) fn hub(&self) -> HubGuard<'_> {
         HubGuard::new(&self.hub, &self.flags)
+    }
+
+    /// Whether an event has come. If not, puts the task on the list of those that wait for it, and sets `ticket`.
+    pub(super) fn poll_event(
+        &self,
+        of: Event,
+        ticket: &mut Option<TaskTicket>,
+        waker: &Waker,
+        has_come: impl FnOnce(&Hub) -> bool,
+    ) -> bool {
+        // Dropped after the lock, because wakers are foreign code (W4).
+        let waker = waker.clone();
+        let _older;
+        let mut hub = self.hub();
+        if has_come(&hub) {
+            return true;
+        }
+        _older = hub.tasks.insert(of, ticket, waker);
+        false
+    }
+
+    /// For a task that no longer waits for its event.
+    pub(crate) fn leave_tasks(&self, ticket: Option<TaskTicket>) {
+        let _dropped_after_the_lock = ticket.and_then(|ticket| self.hub().tasks.remove(ticket));
+    }
+
+    /// Wakes the driver thread, or asks for it, if it is to come at this time. Without one, `turn` looks by itself.
+    pub(super) fn wake_driver_for(&self, at: u64, hub: &mut HubGuard<'_>) {
+        if self.settings.driver == Driver::Thread {
+            let called = hub.call_driver(at);
+            hub.wakes.append(called);
+        }
     }
 
     /// Adds or removes one who counts the runs of the queue's workers.

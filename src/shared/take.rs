@@ -11,16 +11,10 @@ use std::time::Duration;
 /// A key that was taken out of the order.
 pub(crate) struct Taken<K> {
     pub(crate) claimed: Claimed<K>,
-    waited: MaybeNanos,
+    pub(super) waited: MaybeNanos,
 }
 
 impl<K> Taken<K> {
-    /// A key of a lock-free queue.
-    #[cfg(feature = "lock-free")]
-    pub(super) fn of(claimed: Claimed<K>, waited: MaybeNanos) -> Self {
-        Self { claimed, waited }
-    }
-
     /// How long it was queued, if that is known.
     pub(crate) fn waited(&self) -> Option<Duration> {
         self.waited.duration()

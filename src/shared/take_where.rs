@@ -165,7 +165,7 @@ impl<K: Hash + Eq + Clone> Shared<K> {
             let mut section = self.section(held);
             section.prefetch_seen(step.iter().map(|found| found.seen));
             for found in step {
-                takes.push(section.take_out(&mut hand, found.seen));
+                takes.push(section.verb(|machine, mode| machine.take_out(&mut hand, found.seen, mode)));
                 removed.extend(hand.take());
             }
             section.end();
@@ -187,7 +187,7 @@ impl<K: Hash + Eq + Clone> Shared<K> {
         }
         self.note_caught(drop_each(missed));
         delays.sort_by_key(|(delay, _)| delay.deadline); // stable
-        let left_of = |(delay, key): (Delay, K)| DelayedKey::new(key, delay.deadline, delay.priority, now);
+        let left_of = |(delay, key): (Delay, K)| DelayedKey::new(key, delay, now);
         Taking { queued, delayed: delays.into_iter().map(left_of).collect(), left }
     }
 

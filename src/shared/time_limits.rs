@@ -12,14 +12,14 @@
 //! A queue without limits pays nothing, because a flag tells the driver whether there is a list to look at.
 
 use super::Shared;
-use super::hub::Flags;
+use super::hub::{Flags, Hub};
 use super::limited_runs::{Late, LimitedRun, Tell};
+use super::waiters::{Event, TaskTicket};
 use crate::key::SlotId;
 use crate::machine::NEVER;
-use crate::shared::driver::states::Driver;
 use crate::sync::Arc;
 use crate::time::nanos;
-use crate::wait::{Ticket, Waiter};
+use crate::wait::WakeList;
 use std::task::Waker;
 use std::time::Duration;
 
@@ -36,19 +36,22 @@ impl<K> Shared<K> {
             let mut hub = this.hub();
             hub.set(Flags::TIMED, true);
             hub.limited_runs.insert(slot, began, late_at, tell);
-            if this.settings.driver == Driver::Thread {
-                let called = hub.call_driver(late_at);
-                hub.wakes.append(called);
-            }
+            this.wake_driver_for(late_at, &mut hub);
         }
         Self::ensure_driver(this);
     }
 
     /// A run has ended. If it is late and nobody has told of that, this does.
     pub(crate) fn end_limited_run(&self, slot: SlotId) {
-        let run = self.hub().limited_runs.remove(slot);
+        let mut left = WakeList::default();
+        let run = {
+            let mut hub = self.hub();
+            hub.tasks.take(Event::Late(slot), &mut left);
+            hub.limited_runs.remove(slot)
+        };
         // What it drops is foreign code as well: a key, and wakers.
         self.contain(|| {
+            let _of_leaked_futures = left;
             let Some(LimitedRun { began, late_at, tell: Some(tell), .. }) = run else { return };
             let now = self.settings.clock.now();
             if late_at <= now {
@@ -64,8 +67,10 @@ impl<K> Shared<K> {
         let late = self.hub().limited_runs.take_late(now);
         for Late { began, tell, run } in late {
             self.contain(|| tell(Duration::from_nanos(now - began)));
-            let waiting = self.hub().limited_runs.told(run);
-            self.note_caught(waiting.wake());
+            let mut hub = self.hub();
+            if hub.limited_runs.told(run) {
+                hub.wake_tasks(Event::Late(run.0));
+            }
         }
     }
 
@@ -81,14 +86,8 @@ impl<K> Shared<K> {
 
     /// Whether the driver has told that the run is late. If not, and if it has a limit, puts the task on the list of those that are woken then,
     /// and sets `ticket`.
-    pub(crate) fn poll_late(&self, slot: SlotId, ticket: &mut Option<Ticket>, waker: &Waker) -> bool {
-        let waiter = Waiter::Task(waker.clone());
-        let (is_late, _dropped_after_the_lock) = self.hub().limited_runs.poll(slot, ticket, waiter);
-        is_late
-    }
-
-    /// For a task that no longer waits until its run is late.
-    pub(crate) fn leave_late_waiters(&self, slot: SlotId, ticket: Ticket) {
-        let _dropped_after_the_lock = self.hub().limited_runs.leave(slot, ticket);
+    pub(crate) fn poll_late(&self, slot: SlotId, ticket: &mut Option<TaskTicket>, waker: &Waker) -> bool {
+        let is_told = |hub: &Hub| hub.limited_runs.get(slot).is_some_and(|run| run.is_told);
+        self.limit_of(slot).is_some() && self.poll_event(Event::Late(slot), ticket, waker, is_told)
     }
 }

@@ -1,12 +1,15 @@
-//! Those that wait, but not for a key: in a drain or an idle wait, for the shut-down, for a key to become dirty, or for a time.
+//! Those that wait, but not for a key: in a drain or an idle wait, for an event such as the shut-down, or for a time.
 
-use crate::machine::{self, NEVER};
+#[cfg(feature = "lock-free")]
+use crate::key::KeyHash;
+use crate::key::SlotId;
+use crate::machine::{DirtyTicket, NEVER};
 use crate::wait::{Ticket, WaitList, Waiter, WakeList};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::task::Waker;
 
-/// Those that wait for the end of the work, or for the shut-down.
+/// Those that wait for the end of the work.
 #[derive(Default)]
 pub(super) struct LifeCycle {
     /// Threads and tasks in a drain or in an idle wait.
@@ -15,9 +18,6 @@ pub(super) struct LifeCycle {
     awaited: u64,
     /// The number of plain shut-downs, each of which releases the drains that wait.
     pub(super) released: u64,
-    /// Tasks that wait for the shut-down to begin. Their list is apart, because the shut-down by a drain wakes them, but not those that
-    /// wait for a drain to end.
-    pub(super) shut_down_waiters: WaitList,
 }
 
 impl LifeCycle {
@@ -39,33 +39,42 @@ impl LifeCycle {
     }
 }
 
-/// The tasks, by shard and ticket of the machine, so that those that wait for one key are taken off the list as a whole.
+/// What a task waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Event {
+    /// The shut-down begins.
+    ShutDown,
+    /// A held key of this shard becomes dirty.
+    Dirty(usize, DirtyTicket),
+    /// The same in a lock-free queue.
+    #[cfg(feature = "lock-free")]
+    DirtyNode(KeyHash),
+    /// A run was found late, and this was told.
+    Late(SlotId),
+}
+
+/// The tasks, by what they wait for, so that those that wait for one event are taken off the list as a whole.
 #[derive(Default)]
-pub(super) struct DirtyWaiters {
-    waiting: BTreeMap<(usize, machine::DirtyTicket), BTreeMap<Ticket, Waiter>>,
+pub(super) struct Tasks {
+    waiting: BTreeMap<Event, BTreeMap<Ticket, Waiter>>,
     next: u64,
 }
 
 /// A task's place in the list; it keeps the place while it is off the list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct DirtyWait((usize, machine::DirtyTicket), Ticket);
+pub(crate) struct TaskTicket(Event, Ticket);
 
-impl DirtyWaiters {
+impl Tasks {
     /// Puts a task on the list, at its place if it has one. Returns the waker that was there.
-    pub(super) fn insert(
-        &mut self,
-        of: (usize, machine::DirtyTicket),
-        ticket: &mut Option<DirtyWait>,
-        waker: Waker,
-    ) -> Option<Waiter> {
-        let DirtyWait(of, ticket) = *ticket.get_or_insert_with(|| {
+    pub(super) fn insert(&mut self, of: Event, ticket: &mut Option<TaskTicket>, waker: Waker) -> Option<Waiter> {
+        let TaskTicket(of, ticket) = *ticket.get_or_insert_with(|| {
             self.next += 1;
-            DirtyWait(of, Ticket::nth(self.next))
+            TaskTicket(of, Ticket::nth(self.next))
         });
         self.waiting.entry(of).or_default().insert(ticket, Waiter::Task(waker))
     }
 
-    pub(super) fn remove(&mut self, DirtyWait(of, ticket): DirtyWait) -> Option<Waiter> {
+    pub(super) fn remove(&mut self, TaskTicket(of, ticket): TaskTicket) -> Option<Waiter> {
         let Entry::Occupied(mut tasks) = self.waiting.entry(of) else { return None };
         let waiter = tasks.get_mut().remove(&ticket);
         if tasks.get().is_empty() {
@@ -74,9 +83,9 @@ impl DirtyWaiters {
         waiter
     }
 
-    /// Takes the tasks off the list that wait for the hand-out of this ticket. (A leaked future may leave an entry behind, whose task is
-    /// then woken in vain by an add of a later key in this slot.)
-    pub(super) fn take(&mut self, of: (usize, machine::DirtyTicket), wakes: &mut WakeList) {
+    /// Takes the tasks off the list that wait for this event. (A leaked future that waits for a dirty key may leave an entry behind, whose
+    /// task is then woken in vain by an add of a later key in this slot.)
+    pub(super) fn take(&mut self, of: Event, wakes: &mut WakeList) {
         self.waiting.remove(&of).into_iter().for_each(|tasks| wakes.push_tree(tasks));
     }
 }
@@ -124,18 +133,22 @@ mod tests {
     use std::task::Context;
 
     #[test]
-    fn a_dropped_task_waits_for_no_key_to_become_dirty() {
+    fn a_dropped_task_waits_for_nothing() {
         let queue = WorkQueue::new();
         queue.add(1);
         let item = queue.get().unwrap();
-        let [mut one, mut two] = [(); 2].map(|()| Box::pin(item.until_dirty()));
         let poll =
             |future: Pin<&mut _>| assert!(Future::poll(future, &mut Context::from_waker(Waker::noop())).is_pending());
+        let waiting = || queue.shared.hub().tasks.waiting.values().map(|tasks| tasks.len()).collect::<Vec<_>>();
+        let [mut one, mut two] = [(); 2].map(|()| Box::pin(item.until_dirty()));
         poll(one.as_mut());
         poll(two.as_mut());
-        let waiting = || queue.shared.hub().dirty_waiters.waiting.values().map(|tasks| tasks.len()).collect::<Vec<_>>();
-        assert_eq!(waiting(), [2]);
+        let mut shut_down = Box::pin(queue.until_shutting_down());
+        assert!(shut_down.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        assert_eq!(waiting(), [1, 2]);
         drop(one);
+        assert_eq!(waiting(), [1, 1]);
+        drop(shut_down);
         assert_eq!(waiting(), [1]);
         drop(two);
         assert!(waiting().is_empty());

@@ -53,7 +53,8 @@ pub(crate) fn open(shared: &Arc<Shared>, request: Request) -> Result<Response, R
         ((time, _), Some(wished)) if wished < time => (wished, WatchEnd::Complete),
         (rule, _) => rule,
     };
-    let (changes, ends) = (shared.changes.subscribe(), shared.rules.end());
+    let (mut changes, ends) = (shared.changes.subscribe(), shared.rules.end());
+    changes.mark_changed(); // there may be some since the version that the client has
     let (seen, first) = {
         let objects = shared.objects.lock().unwrap();
         match from {
@@ -90,19 +91,20 @@ impl Watch {
             return Some(Ok(first));
         }
         while !self.has_ended {
-            self.changes.borrow_and_update();
-            let lines = self.news();
-            if !lines.is_empty() {
-                return Some(Ok(lines));
-            }
             let bookmark_at = self.bookmark_at.unwrap_or(self.end_at);
             tokio::select! {
-                _ = self.changes.changed() => {}
+                biased; // a watch also ends if there is always something to say
                 _ = self.ends.changed() => {
                     let end = *self.ends.borrow();
                     return self.last_words(end);
                 }
                 () = sleep_until(self.end_at) => return self.last_words(self.end),
+                _ = self.changes.changed() => {
+                    let lines = self.news();
+                    if !lines.is_empty() {
+                        return Some(Ok(lines));
+                    }
+                }
                 () = sleep_until(bookmark_at), if self.bookmark_at.is_some() => {
                     self.bookmark_at = Some(Instant::now() + BOOKMARKS);
                     return Some(Ok(self.bookmark(json!({}))));

@@ -85,7 +85,7 @@ impl<K> Shared<K> {
     fn expire_batch(&self, held: Held<'_, K>, now: u64) -> Expired {
         if_free!(self, free => {
             drop(held); // of the shard that is not used
-            self.free_expire_batch(free, now)
+            self.free_expire(free, now, BATCH)
         });
         let mode = self.mode();
         let mut section = self.section_in(held, mode);
@@ -201,8 +201,7 @@ impl<K> Shared<K> {
                 if matches!(hub.driver, DriverState::Missing { .. }) {
                     return false;
                 }
-                let called = hub.call_driver(0);
-                hub.wakes.append(called);
+                this.wake_driver_for(0, &mut hub);
             }
             hub.getters.wake_later(task);
         }

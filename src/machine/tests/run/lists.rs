@@ -5,7 +5,7 @@ use crate::DelayConflict;
 use crate::machine::tests::reference::key::{Fault, Key, Name, strike};
 use crate::machine::tests::reference::op::{How, Span};
 use crate::machine::tests::reference::queue::NEVER;
-use crate::machine::{End, Machine, Seen, View, Which};
+use crate::machine::{Delay, End, Machine, Seen, View, Which};
 use std::collections::BTreeMap;
 
 impl Run {
@@ -49,7 +49,7 @@ impl Run {
 
         let Some(delayed) = self.see(Which::Delayed, |view| (view.key().clone(), view.delay())) else { return };
         let delayed = delayed.into_iter().map(|(key, delay)| {
-            let (deadline, priority) = delay.expect("it is looked for");
+            let Delay { deadline, priority, .. } = delay.expect("it is looked for");
             (key.number(), self.left(deadline), priority)
         });
         assert_eq!(sorted(delayed.collect()), sorted(self.reference.delayed()), "delayed keys");
@@ -124,7 +124,9 @@ impl Run {
         assert_eq!(keys_of(Seen::is_queued), queued, "by level, and then by age");
         let processing = self.reference.processing().into_iter().filter(|key| matches(*key)).collect();
         assert_eq!(sorted(keys_of(|seen| seen.is_processing)), sorted(processing), "processing");
-        let delays = found.iter().filter_map(|(_, key, delay)| delay.map(|(at, level)| (*key, self.left(at), level)));
+        let delays = found
+            .iter()
+            .filter_map(|(_, key, delay)| delay.map(|delay| (*key, self.left(delay.deadline), delay.priority)));
         assert_eq!(sorted(delays.collect()), sorted(delayed), "the delays");
 
         let pushes: Vec<_> = found.iter().map(|(_, key, _)| self.reference.push_of(*key)).collect();
