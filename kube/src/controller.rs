@@ -635,15 +635,12 @@ where
     }
 }
 
-/// Shows the number of watches and streams, and that of loops.
+/// Shows the number of watches and streams.
 impl<K: Resource> fmt::Debug for Controller<K>
 where
     K::DynamicType: Eq + Hash + Clone,
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Controller")
-            .field("feeds", &self.feeds.len())
-            .field("loops", &self.loops)
-            .finish_non_exhaustive()
+        f.debug_struct("Controller").field("feeds", &self.feeds.len()).finish_non_exhaustive()
     }
 }

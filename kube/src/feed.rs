@@ -57,7 +57,8 @@ where
     async fn add(&self, object: ObjectRef<K>, reason: Reason, priority: Priority) {
         let mut object = bare(object);
         // A child that has a namespace names an owner that has none, and the reference to the owner is in the child's namespace.
-        if self.store.get(&object).is_some_and(|found| found.meta().namespace.is_none()) {
+        let is_named = matches!(reason, Reason::Related | Reason::Requested);
+        if is_named && self.store.get(&object).is_some_and(|found| found.meta().namespace.is_none()) {
             object.namespace = None;
         }
         let options = AddOptions::new().priority(priority);

@@ -19,7 +19,6 @@ use std::time::Duration;
 /// that it is for 82 seconds, and a store that is filled by a list has all its objects by then. They are not those of the limiter, because
 /// a look is no failure of the object.
 const LOOKS: u32 = 14;
-const FIRST_LOOK: Duration = Duration::from_millis(5);
 
 /// A run that has begun.
 pub(crate) struct Begun<'i, K: Resource> {
@@ -39,17 +38,22 @@ where
         let object = self.store.get(item.key());
         let is_told = match &object {
             None => reasons.contains(Reason::Gone),
-            // Otherwise the store did not have this owner when a child named it (`add`), so its own key was added since, or will be.
             Some(object) => object.meta().namespace.is_some() || item.namespace.is_none(),
         };
         if is_told {
             return Ok(Begun { run: Reconcile { item, object, reasons }, value });
         }
-        // Perhaps the store does not have it yet.
-        if self.is_fed_by_stream && object.is_none() && reasons.contains(Reason::Changed) && looks < LOOKS {
-            let options = AddOptions::new().after(FIRST_LOOK * (1 << looks)).priority(item.priority());
-            if self.values.add_with(item.key().clone(), (reasons, looks + 1), options).is_err() {
-                return Err(Outcome::RequeueWith(options)); // after a shut-down, so that it is among what is left
+        let (mut key, options) = (item.key().clone(), AddOptions::new().priority(item.priority()));
+        if object.is_some() {
+            // The store did not have this owner when a child named it (`add`). If the queue is full, this add is refused, and the watch that
+            // has brought the owner since adds it: were this key to wait for a place, keys like it might hold them all.
+            key.namespace = None;
+            _ = self.values.add_with(key, (reasons, 0), options);
+        } else if self.is_fed_by_stream && reasons.contains(Reason::Changed) && looks < LOOKS {
+            // Perhaps the store does not have it yet. After a shut-down it is among what is left.
+            let options = options.after(Duration::from_millis(5 << looks));
+            if self.values.add_with(key, (reasons, looks + 1), options).is_err() {
+                return Err(Outcome::RequeueWith(options));
             }
         }
         _ = value.map(Value::succeed);

@@ -167,6 +167,36 @@ async fn an_owner_without_a_namespace_is_told_also_if_the_queue_is_full() {
     }
 }
 
+/// Nothing but the child names the owner, and the store has it only later.
+#[tokio::test]
+async fn an_owner_without_a_namespace_may_come_after_its_child() {
+    let log = Log::default();
+    let (reader, mut writer) = store::<Namespace>();
+    let owner = json!({ "apiVersion": "v1", "kind": "Namespace", "name": "a", "uid": "1" });
+    let child: Secret = serde_json::from_value(
+        json!({ "metadata": { "namespace": "a", "name": "child", "ownerReferences": [owner] } }),
+    )
+    .unwrap();
+    let children = stream::iter([Ok(child)]).chain(stream::pending());
+    let run = Controller::for_stream(stream::pending(), reader).owns_stream(children).run(async |run| {
+        assert!(run.namespace.is_none());
+        log.note(run);
+    });
+    let test = async {
+        sleep(Duration::from_millis(50)).await;
+        let namespace = serde_json::from_value(json!({ "metadata": { "name": "a" } })).unwrap();
+        [Event::Init, Event::InitApply(namespace), Event::InitDone]
+            .iter()
+            .for_each(|event| writer.apply_watcher_event(event));
+        log.told("a", Reason::Related).await;
+        assert_eq!(log.all().len(), 1);
+    };
+    tokio::select! {
+        _ = run => panic!("it has ended"),
+        () = test => {}
+    }
+}
+
 /// The looks at an object that the store does not have yet are no failures of it.
 #[tokio::test]
 async fn an_object_that_comes_late_has_all_its_retries() {
