@@ -31,7 +31,8 @@ where
     K: Resource + Clone + Send + Sync + 'static,
     K::DynamicType: Eq + Hash + Clone + Send + Sync,
 {
-    /// Begins a run. `Err`: there is none, because the object does not exist, and the handler has been told if it ever did.
+    /// Begins a run. `Err`: there is none, because the object does not exist, and the handler has been told if it ever did, or
+    /// because the key is not the object's own.
     pub(crate) fn begin<'i>(&'i self, item: &'i Item<'i, ObjectRef<K>>) -> Result<Begun<'i, K>, Outcome> {
         let value = self.values.value(item);
         let (reasons, looks) = value.as_deref().copied().unwrap_or_default();
@@ -43,17 +44,19 @@ where
         if is_told {
             return Ok(Begun { run: Reconcile { item, object, reasons }, value });
         }
-        let (mut key, options) = (item.key().clone(), AddOptions::new().priority(item.priority()));
-        if object.is_some() {
-            // The store did not have this owner when a child named it (`add`). If the queue is full, this add is refused, and the watch that
-            // has brought the owner since adds it: were this key to wait for a place, keys like it might hold them all.
-            key.namespace = None;
-            _ = self.values.add_with(key, (reasons, 0), options);
-        } else if self.is_fed_by_stream && reasons.contains(Reason::Changed) && looks < LOOKS {
-            // Perhaps the store does not have it yet. After a shut-down it is among what is left.
-            let options = options.after(Duration::from_millis(5 << looks));
-            if self.values.add_with(key, (reasons, looks + 1), options).is_err() {
-                return Err(Outcome::RequeueWith(options));
+        // Perhaps the store does not have the object yet. Or it did not have this owner when a child named it (`Adds::add`), and the owner has
+        // a key of its own.
+        let again = object.is_none() && self.is_fed_by_stream && reasons.contains(Reason::Changed) && looks < LOOKS;
+        if again || object.is_some() {
+            let mut key = item.key().clone();
+            key.namespace.take_if(|_| !again);
+            let delay = Duration::from_millis(if again { 5 << looks } else { 0 });
+            let options = AddOptions::new().after(delay).priority(item.priority());
+            let added = self.values.add_with(key, (reasons, looks + 1), options);
+            // A full queue refuses only the owner's key, which the watch that has brought the owner adds. This one must not wait for that,
+            // because keys like it might hold all places.
+            if added.is_err() && item.shutting_down() {
+                return Err(Outcome::RequeueWith(options)); // it is among what is left
             }
         }
         _ = value.map(Value::succeed);

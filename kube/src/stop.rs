@@ -20,8 +20,7 @@ impl Stop {
     /// Listens to signals from now on, if they end the controller.
     pub(crate) fn listen(&mut self) {
         if self.timeout.is_some() {
-            self.signals =
-                signals().inspect_err(|error| tracing::error!(%error, "no signal will end the controller")).ok();
+            self.signals = signals().inspect_err(|error| tracing::error!(%error, "no signal ends the run")).ok();
         }
     }
 

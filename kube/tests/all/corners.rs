@@ -10,7 +10,8 @@ use keyqueue::{AddOptions, Driver, Outcome, WorkQueue};
 use keyqueue_kube::{Controller, Reason, Reconcile, namespace};
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams};
 use kube::runtime::WatchStreamExt;
-use kube::runtime::reflector::{ObjectRef, reflector, store};
+use kube::runtime::reflector::store::Writer;
+use kube::runtime::reflector::{ObjectRef, Store, reflector, store};
 use kube::runtime::utils::Backoff;
 use kube::runtime::watcher::{self, Event};
 use kube_stand_in::{Fault, Rule, Server, Verb, WatchEnd};
@@ -34,9 +35,7 @@ async fn with_objects(count: usize) -> Server {
 }
 
 /// A store that has its first list, and objects of a stream that ends.
-fn filled(
-    names: &[&str],
-) -> (BoxStream<'static, watcher::Result<ConfigMap>>, kube::runtime::reflector::Store<ConfigMap>) {
+fn filled(names: &[&str]) -> (BoxStream<'static, watcher::Result<ConfigMap>>, Store<ConfigMap>) {
     let (reader, writer) = store();
     let list = names.iter().map(|name| Event::InitApply(config_map(name)));
     let events: Vec<_> = [Event::Init].into_iter().chain(list).chain([Event::InitDone]).map(Ok).collect();
@@ -155,10 +154,7 @@ async fn an_owner_without_a_namespace_is_told_also_if_the_queue_is_full() {
     let run = controller.run(async |run| _ = log.note(run));
     let test = async {
         log.told("a", Reason::Listed).await;
-        let owner = json!({ "apiVersion": "v1", "kind": "Namespace", "name": "a", "uid": "1" });
-        server.put("secrets", json!({
-            "apiVersion": "v1", "kind": "Secret", "metadata": { "namespace": "a", "name": "child", "ownerReferences": [owner] },
-        }));
+        server.put("secrets", child_of_namespace());
         log.told("a", Reason::Related).await;
     };
     tokio::select! {
@@ -167,27 +163,32 @@ async fn an_owner_without_a_namespace_is_told_also_if_the_queue_is_full() {
     }
 }
 
+fn child_of_namespace() -> Secret {
+    let owner = json!({ "apiVersion": "v1", "kind": "Namespace", "name": "a", "uid": "1" });
+    serde_json::from_value(json!({ "metadata": { "namespace": "a", "name": "child", "ownerReferences": [owner] } }))
+        .unwrap()
+}
+
+fn fill(writer: &mut Writer<Namespace>) {
+    let namespace = serde_json::from_value(json!({ "metadata": { "name": "a" } })).unwrap();
+    [Event::Init, Event::InitApply(namespace), Event::InitDone]
+        .iter()
+        .for_each(|event| writer.apply_watcher_event(event));
+}
+
 /// Nothing but the child names the owner, and the store has it only later.
 #[tokio::test]
 async fn an_owner_without_a_namespace_may_come_after_its_child() {
     let log = Log::default();
-    let (reader, mut writer) = store::<Namespace>();
-    let owner = json!({ "apiVersion": "v1", "kind": "Namespace", "name": "a", "uid": "1" });
-    let child: Secret = serde_json::from_value(
-        json!({ "metadata": { "namespace": "a", "name": "child", "ownerReferences": [owner] } }),
-    )
-    .unwrap();
-    let children = stream::iter([Ok(child)]).chain(stream::pending());
+    let (reader, mut writer) = store();
+    let children = stream::iter([Ok(child_of_namespace())]).chain(stream::pending());
     let run = Controller::for_stream(stream::pending(), reader).owns_stream(children).run(async |run| {
         assert!(run.namespace.is_none());
         log.note(run);
     });
     let test = async {
         sleep(Duration::from_millis(50)).await;
-        let namespace = serde_json::from_value(json!({ "metadata": { "name": "a" } })).unwrap();
-        [Event::Init, Event::InitApply(namespace), Event::InitDone]
-            .iter()
-            .for_each(|event| writer.apply_watcher_event(event));
+        fill(&mut writer);
         log.told("a", Reason::Related).await;
         assert_eq!(log.all().len(), 1);
     };
@@ -195,6 +196,25 @@ async fn an_owner_without_a_namespace_may_come_after_its_child() {
         _ = run => panic!("it has ended"),
         () = test => {}
     }
+}
+
+/// After the end of all streams the queue takes no key any more, and what could not be told is among what is left.
+#[tokio::test]
+async fn what_a_drain_could_not_tell_is_left() {
+    let log = Log::default();
+    let (reader, mut writer) = store();
+    let run = Controller::for_stream(stream::empty(), reader).owns_stream(stream::iter([Ok(child_of_namespace())]));
+    let test = async {
+        sleep(Duration::from_millis(50)).await;
+        fill(&mut writer);
+        pending::<()>().await;
+    };
+    let left = tokio::select! {
+        left = timeout(LONG, run.run(async |run| _ = log.note(run))) => left.expect("it ends"),
+        () = test => unreachable!(),
+    };
+    assert!(log.all().is_empty());
+    assert_eq!(left.keys().map(|key| &*key.name).collect::<Vec<_>>(), ["a"]);
 }
 
 /// The looks at an object that the store does not have yet are no failures of it.
