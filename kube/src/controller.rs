@@ -158,14 +158,9 @@ where
         store: Store<K>,
         dyntype: K::DynamicType,
     ) -> Self {
-        let (kind, reader) = (dyntype.clone(), store.clone());
+        let kind = dyntype.clone();
         let map = move |object: T| [ObjectRef::from_obj_with(object.borrow(), kind.clone())];
-        // What the stream yields before the store is ready is the first list.
-        let priority = move || match reader.wait_until_ready().now_or_never() {
-            Some(Ok(())) => Priority::NORMAL,
-            _ => Priority::LOW,
-        };
-        Self::over(of_stream(trigger, map, Reason::Changed, priority), store, dyntype, true)
+        Self::over(of_stream(trigger, map, Reason::Changed, Priority::NORMAL), store, dyntype, true)
     }
 
     fn over(feed: Feed<K>, store: Store<K>, dyntype: K::DynamicType, is_fed_by_stream: bool) -> Self {
@@ -353,7 +348,7 @@ where
 
     /// Reconciles the objects that this stream names, if they exist. When the stream ends, the controller goes on.
     pub fn reconcile_on(self, trigger: impl Stream<Item = ObjectRef<K>> + Send + 'static) -> Self {
-        self.feed(of_stream(trigger.map(Ok), |object| [object], Reason::Requested, || Priority::NORMAL))
+        self.feed(of_stream(trigger.map(Ok), |object| [object], Reason::Requested, Priority::NORMAL))
     }
 
     /// Reconciles all objects that the store has when this stream yields, with the priority LOW: after a change of the program's settings,
@@ -364,7 +359,7 @@ where
             let dyntype = dyntype.clone();
             store.state().into_iter().map(move |object| ObjectRef::from_obj_with(&*object, dyntype.clone()))
         };
-        self.feed(of_stream(trigger.map(Ok), all, Reason::Bulk, || Priority::LOW))
+        self.feed(of_stream(trigger.map(Ok), all, Reason::Bulk, Priority::LOW))
     }
 
     fn related_stream<T: Send + 'static, I>(
@@ -375,7 +370,7 @@ where
     where
         I: IntoIterator<Item = ObjectRef<K>, IntoIter: Send> + 'static,
     {
-        self.feed(of_stream(trigger, mapper, Reason::Related, || Priority::NORMAL))
+        self.feed(of_stream(trigger, mapper, Reason::Related, Priority::NORMAL))
     }
 
     fn feed(mut self, feed: Feed<K>) -> Self {
@@ -629,8 +624,9 @@ where
         let workers = (self.settings)(queue.workers()).build();
         let values =
             ValueQueue::with_merge(queue, |older: &Why, newer: &Why| (older.0 | newer.0, older.1.max(newer.1)));
+        let is_ready = false.into();
         let Self { store, is_fed_by_stream, backoff, on_watch_error, feeds, stop, .. } = self;
-        let adds = Arc::new(Adds { values, store, is_fed_by_stream, backoff, on_watch_error });
+        let adds = Arc::new(Adds { values, store, is_fed_by_stream, is_ready, backoff, on_watch_error });
         (Start { workers, feeds, adds, stop }, self.loops)
     }
 }

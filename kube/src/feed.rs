@@ -26,6 +26,7 @@ use std::hash::Hash;
 use std::mem;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 use tokio::task::consume_budget;
 
@@ -44,6 +45,9 @@ where
     pub(crate) store: Store<K>,
     /// The caller fills the store, and the stream of objects does not say when a list has come to its end.
     pub(crate) is_fed_by_stream: bool,
+    /// Whether the store has its first list, and runs have begun. To ask the store itself would take the place of those that wait for it,
+    /// because it wakes only the last one that has polled it.
+    pub(crate) is_ready: AtomicBool,
     pub(crate) backoff: Arc<dyn Fn() -> Box<dyn Backoff> + Send + Sync>,
     pub(crate) on_watch_error: Arc<dyn Fn(&watcher::Error) + Send + Sync>,
 }
@@ -176,12 +180,12 @@ where
     })
 }
 
-/// A stream of objects, or of references to them. `priority` is asked at each.
+/// A stream of objects, or of references to them. What it yields before the store is ready is LOW, because it may be a list.
 pub(crate) fn of_stream<K, T, I>(
     stream: impl Stream<Item = watcher::Result<T>> + Send + 'static,
     map: impl Fn(T) -> I + Send + 'static,
     reason: Reason,
-    priority: impl Fn() -> Priority + Send + 'static,
+    priority: Priority,
 ) -> Feed<K>
 where
     K: Resource + Clone + Send + Sync + 'static,
@@ -193,7 +197,7 @@ where
         let work = async move {
             let mut objects = pin!(adds.events(stream));
             while let Some(object) = objects.next().await {
-                let priority = priority();
+                let priority = if adds.is_ready.load(Relaxed) { priority } else { Priority::LOW };
                 for object in map(object) {
                     adds.add(object, reason, priority).await;
                 }

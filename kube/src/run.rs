@@ -9,10 +9,11 @@ use keyqueue::values::Value;
 use keyqueue::{AddOptions, IntoOutcome, Item, Leftover, Outcome, Workers};
 use kube::Resource;
 use kube::runtime::reflector::ObjectRef;
-use std::future::Future;
+use std::future::{Future, pending};
 use std::hash::Hash;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 /// How often the key of an object that a stream has named, and that the store does not have, is looked at again. The delays double, so
@@ -104,19 +105,25 @@ where
         let feeds = feeds.into_iter().map(|feed| feed(Arc::clone(&adds))).collect::<FuturesUnordered<_>>();
         let mut feeds = pin!(feeds.collect::<()>());
         let loops = async {
-            tokio::select! {
-                biased;
-                ready = adds.store.wait_until_ready() => match ready {
-                    Ok(()) => begin().await,
-                    Err(error) => tracing::error!(%error, "the controller ends"),
-                },
-                () = workers.queue().until_shutting_down() => {}
+            match adds.store.wait_until_ready().await {
+                Ok(()) => {
+                    adds.is_ready.store(true, Relaxed);
+                    begin().await;
+                }
+                Err(error) => tracing::error!(%error, "the controller ends"),
             }
         };
         let mut loops = pin!(loops.fuse()); // it is pending when it has ended
+        let is_shut_down = async {
+            workers.queue().until_shutting_down().await;
+            if adds.is_ready.load(Relaxed) {
+                pending().await // the loops work off what is queued
+            }
+        };
         let is_fed = tokio::select! {
             () = stop.asked() => false,
             () = &mut loops => false, // or the queue was shut down by another
+            () = is_shut_down => false,
             () = &mut feeds => true,
         };
         // The end of all streams leaves work, while a stop leaves it to the next start.
