@@ -24,9 +24,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The number of loops, unless [`Controller::workers`] says it.
-const LOOPS: usize = 16;
-
 type Settings<K> = Box<dyn FnOnce(WorkersBuilder<ObjectRef<K>>) -> WorkersBuilder<ObjectRef<K>> + Send>;
 
 /// A controller of the objects of one kind, to be built and then [run](Self::run).
@@ -170,7 +167,7 @@ where
             is_fed_by_stream,
             feeds: vec![feed],
             queue: Queue::Builder(Box::new(WorkQueue::builder())),
-            loops: LOOPS,
+            loops: 16,
             settings: Box::new(|settings| settings),
             backoff: Arc::new(|| Box::<DefaultBackoff>::default()),
             on_watch_error: Arc::new(|error| tracing::warn!(%error, "a watch has failed, and is tried again")),

@@ -12,7 +12,7 @@
 
 use crate::{Reason, Reasons};
 use futures_util::future::BoxFuture;
-use futures_util::{FutureExt, Stream, StreamExt};
+use futures_util::{Stream, StreamExt};
 use keyqueue::values::{Refused, ValueQueue};
 use keyqueue::{AddOptions, Priority};
 use kube::runtime::reflector::store::Writer;
@@ -126,21 +126,21 @@ where
     K: Resource + Clone + Send + Sync + 'static,
     K::DynamicType: Eq + Hash + Clone + Send + Sync,
 {
-    let store = writer.as_reader();
     let refer = move |object: &K| bare(ObjectRef::from_obj_with(object, dyntype.clone()));
-    Box::new(move |adds| {
-        let work = async move {
+    Box::new(move |adds: Arc<Adds<K>>| -> BoxFuture<'static, ()> {
+        Box::pin(async move {
             let mut events = pin!(adds.events(reflector(writer, watch)));
             let mut before = Vec::new();
             while let Some(event) = events.next().await {
                 match event {
-                    Event::Init => before = store.state().iter().map(|object| refer(object)).collect(),
+                    Event::Init => before = adds.store.state().iter().map(|object| refer(object)).collect(),
                     Event::InitApply(_) => {}
                     Event::InitDone => {
-                        for gone in mem::take(&mut before).into_iter().filter(|object| store.get(object).is_none()) {
+                        before.retain(|object| adds.store.get(object).is_none());
+                        for gone in mem::take(&mut before) {
                             adds.add(gone, Reason::Gone, Priority::NORMAL).await;
                         }
-                        for object in store.state() {
+                        for object in adds.store.state() {
                             adds.add(refer(&object), Reason::Listed, Priority::LOW).await;
                         }
                     }
@@ -148,8 +148,7 @@ where
                     Event::Delete(object) => adds.add(refer(&object), Reason::Gone, Priority::NORMAL).await,
                 }
             }
-        };
-        work.boxed()
+        })
     })
 }
 
@@ -163,8 +162,8 @@ where
     K::DynamicType: Eq + Hash + Clone + Send + Sync,
     T: Resource + Send + 'static,
 {
-    Box::new(move |adds| {
-        let work = async move {
+    Box::new(move |adds: Arc<Adds<K>>| -> BoxFuture<'static, ()> {
+        Box::pin(async move {
             let mut events = pin!(adds.events(watch));
             let mut relations = Relations { known: HashMap::new(), listed: HashMap::new() };
             while let Some(event) = events.next().await {
@@ -175,8 +174,7 @@ where
                     }
                 }
             }
-        };
-        work.boxed()
+        })
     })
 }
 
@@ -193,8 +191,8 @@ where
     T: Send + 'static,
     I: IntoIterator<Item = ObjectRef<K>, IntoIter: Send> + 'static,
 {
-    Box::new(move |adds| {
-        let work = async move {
+    Box::new(move |adds: Arc<Adds<K>>| -> BoxFuture<'static, ()> {
+        Box::pin(async move {
             let mut objects = pin!(adds.events(stream));
             while let Some(object) = objects.next().await {
                 let priority = if adds.is_ready.load(Relaxed) { priority } else { Priority::LOW };
@@ -202,8 +200,7 @@ where
                     adds.add(object, reason, priority).await;
                 }
             }
-        };
-        work.boxed()
+        })
     })
 }
 

@@ -105,11 +105,8 @@ where
         let feeds = feeds.into_iter().map(|feed| feed(Arc::clone(&adds))).collect::<FuturesUnordered<_>>();
         let mut feeds = pin!(feeds.collect::<()>());
         let loops = async {
-            match adds.store.wait_until_ready().await {
-                Ok(()) => {
-                    adds.is_ready.store(true, Relaxed);
-                    begin().await;
-                }
+            match adds.store.wait_until_ready().await.inspect(|()| adds.is_ready.store(true, Relaxed)) {
+                Ok(()) => begin().await,
                 Err(error) => tracing::error!(%error, "the controller ends"),
             }
         };
