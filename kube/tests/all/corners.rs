@@ -42,25 +42,6 @@ fn filled(names: &[&str]) -> (BoxStream<'static, watcher::Result<ConfigMap>>, St
     (reflector(writer, stream::iter(events)).applied_objects().boxed(), reader)
 }
 
-/// The last object of a list and its end come at once, and nothing after them that would wake the controller.
-#[tokio::test]
-async fn a_list_that_comes_all_at_once_begins_the_runs() {
-    for _ in 0..20 {
-        let (reader, writer) = store();
-        let list = stream::iter([Event::Init, Event::InitApply(config_map("one")), Event::InitDone].map(Ok));
-        let trigger = reflector(writer, list.chain(stream::pending())).applied_objects();
-        let log = Log::default();
-        let noted = log.clone();
-        // In a task of its own, which nothing else polls.
-        let run = tokio::spawn(Controller::for_stream(trigger, reader).run_boxed(move |run| {
-            noted.note(run);
-            Box::pin(async {})
-        }));
-        log.told("one", Reason::Changed).await;
-        run.abort();
-    }
-}
-
 /// The reflector goes with its stream, and then nobody fills the store.
 #[tokio::test]
 async fn a_stream_that_ends_within_its_list_ends_the_run() {
