@@ -139,6 +139,7 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
     let mut connections = JoinSet::new();
     loop {
         if let Ok((stream, _)) = listener.accept().await {
+            _ = stream.set_nodelay(true); // an event of a watch is a small packet, and nobody answers it
             connections.spawn(serve(stream, shared.clone()));
         }
         while connections.try_join_next().is_some() {}

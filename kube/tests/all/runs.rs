@@ -79,7 +79,7 @@ async fn the_server_says_when_to_try_again() {
 #[tokio::test]
 async fn a_stop_begins_nothing_more_and_says_what_is_left() {
     let (server, log) = (with_objects(5).await, Log::default());
-    let (go_on, ended) = (Notify::new(), Cell::new(false));
+    let (go_on, stops, ended) = (Notify::new(), Notify::new(), Cell::new(false));
     let handler = async |_: &Reconcile<'_, ConfigMap>| {
         go_on.notified().await;
         ended.set(true);
@@ -89,10 +89,12 @@ async fn a_stop_begins_nothing_more_and_says_what_is_left() {
     let test = async {
         log.until(|all| all.len() == 1).await;
         sleep(Duration::from_millis(50)).await; // the other keys are queued
+        stops.notify_one();
     };
     let run = beside(controller, &log, handler, test);
     let later = async {
-        sleep(Duration::from_millis(300)).await;
+        stops.notified().await;
+        sleep(Duration::from_millis(100)).await;
         assert!(!ended.get());
         go_on.notify_one();
     };
