@@ -371,6 +371,24 @@ fn spent_tokens_stay_spent() {
     assert_eq!(queue.stats().groups, 0, "it has all its tokens again, so it is forgotten");
 }
 
+/// A group without keys is remembered for the tokens that it has spent, and no longer than its present rate needs.
+#[test]
+fn other_limits_end_what_a_group_is_remembered_for() {
+    let (builder, time) = builder();
+    let queue = builder.group_limits(|_| GroupLimits::new().rate(0.01, 2)).build();
+    for limits in [GroupLimits::new(), GroupLimits::new().rate(1000.0, 2)] {
+        queue.add((1, 0));
+        assert_eq!(take(&queue), Some((1, 0)));
+        queue.shrink_to_fit();
+        assert_eq!(queue.stats().groups, 1, "a token is missing for 100 seconds");
+        queue.group(&(1, 0)).set(limits).unwrap();
+        time.advance(SEC);
+        queue.turn();
+        queue.group(&(1, 0)).unset();
+        assert_eq!(queue.stats().groups, 0);
+    }
+}
+
 /// Getters that are parked: a limit that is raised, a pause that is taken back or ends, and a token wake as many as fit.
 #[test]
 fn parked_threads_get_the_keys_of_a_group_that_is_held_back_no_longer() {
