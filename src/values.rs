@@ -643,7 +643,7 @@ impl<K, V> Inner<K, V> {
         }
         let (mut parts, key) = shard.take(hash, stamp, index..index + 1)?;
         drop(shard);
-        drop(key);
+        contained(|| drop(key)); // its panic must not keep the value from the caller
         Arc::into_inner(parts.pop()?.value)
     }
 
@@ -713,7 +713,8 @@ impl<K, V> Inner<K, V> {
         let index = shard.find(hash, stamp).and_then(|entry| entry.index_of(stamp));
         let taken = index.and_then(|index| shard.take(hash, stamp, 0..index + 1));
         drop(shard);
-        taken.is_some()
+        // As above: `remove` returns the value.
+        taken.map(|(_parts, key)| contained(|| drop(key))).is_some()
     }
 
     fn place<Q: Hash + ?Sized>(&self, key: &Q) -> Place<'_, K, V> {

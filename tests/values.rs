@@ -472,6 +472,52 @@ fn a_value_whose_drop_panics_does_no_harm() {
     assert_eq!(state.0.load(Ordering::SeqCst), 3);
 }
 
+/// A key of which the layer keeps a clone. All are equal.
+struct Brittle {
+    is_clone: bool,
+}
+
+impl Clone for Brittle {
+    fn clone(&self) -> Self {
+        Self { is_clone: true }
+    }
+}
+
+impl PartialEq for Brittle {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Brittle {}
+
+impl Hash for Brittle {
+    fn hash<H: Hasher>(&self, _: &mut H) {}
+}
+
+impl Drop for Brittle {
+    fn drop(&mut self) {
+        if self.is_clone {
+            resume_unwind(Box::new("a drop"));
+        }
+    }
+}
+
+#[test]
+fn a_key_whose_drop_panics_keeps_no_value_from_the_caller() {
+    let new = || Brittle { is_clone: false };
+    let values = ValueQueue::new(WorkQueue::new());
+    values.add(new(), 1).unwrap();
+    assert_eq!(values.remove(&new()).as_deref(), Some(&1));
+    values.add(new(), 2).unwrap();
+    let item = values.queue().get().unwrap();
+    assert!(values.value(&item).unwrap().succeed());
+    item.succeed();
+    values.queue().shut_down();
+    assert_eq!(values.add(new(), 3), Err(Refused(3)));
+    assert!(values.is_empty());
+}
+
 /// `finish` keeps the value after all outcomes but those after which a handler is content.
 #[test]
 fn finish_knows_successes_from_failures() {
