@@ -344,6 +344,8 @@ where
     }
 
     /// Reconciles the objects that this stream names, if they exist. When the stream ends, the controller goes on.
+    ///
+    /// What this or any other stream yields before the store has its first list has the priority LOW.
     pub fn reconcile_on(self, trigger: impl Stream<Item = ObjectRef<K>> + Send + 'static) -> Self {
         self.feed(of_stream(trigger.map(Ok), |object| [object], Reason::Requested, Priority::NORMAL))
     }
