@@ -323,7 +323,8 @@ pub enum HeldBack {
     Full,
     /// It has no token of its [rate](crate::GroupLimits::rate).
     Throttled {
-        /// The time until the next token. It is zero if the token is there, and the driver has not made the keys ready yet.
+        /// The time until the next token. It is zero if the token is there, and the driver has not made the keys ready yet, and
+        /// `Duration::MAX` if none ever comes.
         left: Duration,
     },
     /// It is [paused](crate::Group::pause).
@@ -337,10 +338,9 @@ pub enum HeldBack {
 impl HeldBack {
     /// What holds a group back. Of several things a pause comes first, and then the rate.
     pub(crate) fn of(group: &GroupView, now: u64) -> Option<Self> {
-        let throttled = group.throttled_for.map(|(rate, spent_until)| {
-            let wait = rate.wait(spent_until, now);
-            Self::Throttled { left: time_left(now.saturating_add(wait), now) }
-        });
+        let throttled = group
+            .throttled_for
+            .map(|(rate, spent_until)| Self::Throttled { left: time_left(rate.wait(spent_until, now), 0) });
         let paused = group.paused_until.map(|until| Self::Paused { left: time_left(until, now) });
         paused.or(throttled).or(group.is_full.then_some(Self::Full))
     }

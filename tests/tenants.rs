@@ -348,6 +348,28 @@ fn a_rate_is_exact() {
     }
 }
 
+/// A token that would come when the clock ends never comes, and the same is said of it.
+#[test]
+fn no_token_comes_at_the_end_of_the_clock() {
+    let (builder, time) = builder();
+    let queue = builder.group_limits(|_| GroupLimits::new().rate(1.0, 1)).build();
+    let left = |left| Some(HeldBack::Throttled { left });
+    let end = Duration::from_nanos(u64::MAX);
+    time.advance(end - 3 * SEC);
+    for (number, expected) in [(0, SEC), (1, Duration::MAX)] {
+        queue.add_all([(1, number), (1, 10 + number)]);
+        assert_eq!(take(&queue).map(|(group, _)| group), Some(1));
+        assert_eq!(queue.group(&(1, 0)).stats().unwrap().held_back, left(expected), "{number}");
+        time.advance(SEC);
+        queue.turn();
+    }
+    time.advance(end);
+    queue.turn();
+    assert_eq!(take(&queue), None);
+    queue.group(&(1, 0)).set(GroupLimits::new()).unwrap();
+    assert_eq!(take_all(&queue).len(), 2, "nothing is lost by that");
+}
+
 /// Spent tokens stay spent while a group has no key, and with another rate.
 #[test]
 fn spent_tokens_stay_spent() {

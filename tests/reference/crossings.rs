@@ -21,14 +21,14 @@ const STATES: [&str; 16] = [
 ];
 
 #[rustfmt::skip]
-const SETTINGS: [&str; 20] = [
+const SETTINGS: [&str; 21] = [
     "plain", "levels", "groups", "weights", "limit", "strict", "shards", "measured", "observed", "promote", "strict delays",
-    "own limiter", "retry on panic", "max retries", "then after", "tenants", "rates", "handler time", "pace", "bound",
+    "own limiter", "retry on panic", "max retries", "then after", "tenants", "rates", "handler time", "pace", "bound", "values",
 ];
 
 /// The steps, by the names of `op.rs`. An outcome of a handler counts when its loop applies it.
 #[rustfmt::skip]
-const STEPS: [&str; 80] = [
+const STEPS: [&str; 83] = [
     "Add", "AddAll", "AddAfter", "AddWith now", "AddWith EarliestWins", "AddWith Replace", "AddWith KeepExisting", "AddWith limited",
     "AddWith at_most", "AddRateLimited", "Cancel", "Remove", "Forget", "TakeWhere", "TakeDelayed", "Look",
     "Get Try", "Get TryOwned", "Get Timeout", "Get Get", "Get Owned", "GetMany", "Batch", "Work",
@@ -41,25 +41,21 @@ const STEPS: [&str; 80] = [
     "Pause", "Resume",
     "Stop", "DrainWorkers", "Advance", "Turn", "ShutDown", "DrainTimeout", "IdleTimeout",
     "Block WaitIdle", "Block Drain", "Block Join", "Block DrainWorkers", "ShrinkToFit", "Repeat", "Finish",
-    "RoomWait", "RoomPoll", "RoomDrop",
+    "RoomWait", "RoomPoll", "RoomDrop", "Read", "RemoveValue", "TakeValues",
 ];
 
 /// Steps, states and settings that never meet, with the reason.
 type Never = (fn(&str, &str, &str) -> bool, &'static str);
 
-const IMPOSSIBLE: [Never; 7] = [
+const IMPOSSIBLE: [Never; 6] = [
     (
         |step, state, _| {
-            let ends = is_in(&["End *", "Finish *", "IntoOwned", "WaitDirty"], step);
+            let ends = is_in(&["End *", "Finish *", "IntoOwned", "WaitDirty", "Read"], step);
             ends && !state.contains("processing")
         },
         "only the holder has the item, which the call consumes or borrows",
     ),
     (|_, state, setting| state == "queued in a full group" && setting == "plain", "a limit needs groups"),
-    (
-        |_, state, setting| state == "delayed, and an add waits" && setting == "promote",
-        "an add waits for a delay with DelayedAdd::Strict alone",
-    ),
     (
         |step, state, _| {
             let idle = ["absent", "failed", "shut down, absent", "shut down, delayed"];
@@ -91,22 +87,50 @@ const GETS: [&str; 3] = ["Get*", "Batch", "Work"];
 const ENDS: [&str; 2] = ["End *", "Drop*"];
 const STOPS: [&str; 5] = ["Stop", "DrainWorkers", "Wait WorkersDrained", "Block DrainWorkers", "Poll"];
 
+/// Where a value is read. (A handler reads it when it begins.)
+const READS: [&str; 4] = ["StartLoop", "PollLoop", "Read", "RemoveValue"];
+
 /// The steps in which code of the user is called, and can panic. In no other step does it.
 const CALLED: [(Fault, &[&[&str]]); Fault::ALL.len()] = [
-    (Fault::Eq, &[&["Add*", "TakeWhere", "Look"], &LOOK_UPS, &STOPS]),
-    (Fault::Hash, &[&["Add*", "TakeWhere", "Look"], &LOOK_UPS, &STOPS]),
-    (Fault::Borrow, &[&LOOK_UPS, &["Look"]]),
-    (Fault::Clone, &[&STOPS, &["TakeWhere", "TakeDelayed", "Look", "PollLoop", "DropLoop"]]),
-    (Fault::Drop, &[&LOOK_UPS, &ENDS, &STOPS, &["Add*", "TakeWhere", "Look", "PollLoop", "Batch", "Work"]]),
-    (Fault::Group, &[&["Add*"]]),
-    (Fault::Weight, &[&["Add*"]]),
+    (Fault::Eq, &[&["Add*", "Batch", "Look"], &LOOK_UPS, &READS]),
+    (Fault::Hash, &[&["Add*", "Batch", "Look"], &LOOK_UPS, &READS]),
+    (Fault::Borrow, &[&LOOK_UPS, &["Look", "RemoveValue"]]),
+    (
+        Fault::Clone,
+        &[
+            &STOPS,
+            &[
+                "Add",
+                "AddAfter",
+                "AddWith*",
+                "AddRateLimited",
+                "Batch",
+                "TakeWhere",
+                "TakeDelayed",
+                "Look",
+                "PollLoop",
+                "DropLoop",
+            ],
+        ],
+    ),
+    (
+        Fault::Drop,
+        &[
+            &LOOK_UPS,
+            &ENDS,
+            &STOPS,
+            &["Add*", "TakeWhere", "TakeDelayed", "Turn", "Look", "PollLoop", "Batch", "Work", "Read", "RemoveValue"],
+        ],
+    ),
+    (Fault::Group, &[&["Add*", "Batch"]]),
+    (Fault::Weight, &[&["Add*", "Batch"]]),
     (Fault::Predicate, &[&["TakeWhere"]]),
     (Fault::Iterator, &[&["AddAll"]]),
     (
         Fault::Limiter,
         &[
             &["AddWith limited", "AddRateLimited", "Forget", "Look", "PollLoop"],
-            &["End Unwind", "End Succeed", "End GiveUp", "End Retry", "End Requeue*"],
+            &["End Unwind", "End Succeed", "End GiveUp", "End CoolDown", "End Retry", "End Requeue*"],
         ],
     ),
     (
@@ -119,8 +143,19 @@ const CALLED: [(Fault, &[&[&str]]); Fault::ALL.len()] = [
             &GETS,
             &ENDS,
             &STOPS,
-            &["Add*", "Cancel", "Remove", "TakeWhere", "TakeDelayed", "Wait Item", "Wait OwnedItem", "Wait Drained"],
-            &["StartLoop", "PollLoop", "Turn", "Resume", "ShutDown", "DrainTimeout", "Block Drain"],
+            &[
+                "Add*",
+                "Cancel",
+                "Remove",
+                "RemoveValue",
+                "TakeWhere",
+                "TakeDelayed",
+                "Wait Item",
+                "Wait OwnedItem",
+                "Wait Drained",
+            ],
+            &["StartLoop", "PollLoop", "Turn", "Resume*", "SetGroup", "UnsetGroup", "ShutDown", "DrainTimeout"],
+            &["Block Drain"],
         ],
     ),
     (Fault::Handler, &[&["StartLoop", "PollLoop"]]),
@@ -227,6 +262,7 @@ fn settings(plan: &Plan, reference: &Reference) -> [bool; SETTINGS.len()] {
         plan.work_time,
         plan.pace.is_some(),
         plan.max_keys.is_some(),
+        plan.values,
     ]
 }
 

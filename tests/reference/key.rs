@@ -2,7 +2,6 @@
 //!
 //! And the code of the user that a call runs: it panics on demand, and it uses the queue each time, so no lock may be held then (P17).
 
-use keyqueue::{WorkQueue, Workers};
 use std::borrow::Borrow;
 use std::cell::{Cell, RefCell};
 use std::hash::{Hash, Hasher};
@@ -15,21 +14,21 @@ thread_local! {
     static ALIVE: Cell<i64> = const { Cell::new(0) };
     static FAULT: Cell<Option<(Fault, u8)>> = const { Cell::new(None) };
     static STRUCK: Cell<Option<Strike>> = const { Cell::new(None) };
-    /// What the code of the user uses, while a call runs.
-    static USED: RefCell<Option<(WorkQueue<Key>, Workers<Key>)>> = const { RefCell::new(None) };
+    /// What the code of the user does, while a call runs: it takes each lock of the queue, of its workers and of its values.
+    static USE: RefCell<Option<Box<dyn Fn()>>> = const { RefCell::new(None) };
     static IS_CALLED: Cell<bool> = const { Cell::new(false) };
     static WAS_LOCKED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// From now on, until the result is dropped, the code of the user uses this queue and these workers.
-pub(crate) fn uses(queue: &WorkQueue<Key>, workers: &Workers<Key>) -> impl Drop {
+/// From now on, until the result is dropped, the code of the user does this.
+pub(crate) fn uses(locks: impl Fn() + 'static) -> impl Drop {
     struct Uses;
     impl Drop for Uses {
         fn drop(&mut self) {
-            drop(USED.take());
+            drop(USE.take());
         }
     }
-    USED.set(Some((queue.clone(), workers.clone())));
+    USE.set(Some(Box::new(locks)));
     Uses
 }
 
@@ -46,9 +45,9 @@ pub(crate) fn called<T>(call: impl FnOnce() -> T) -> T {
     call()
 }
 
-/// Takes each lock of the queue and of its workers. In a debug build a thread that holds one panics, which is noted here.
+/// Takes each lock. In a debug build a thread that holds one panics, which is noted here.
 pub(crate) fn look() {
-    let look = || USED.with_borrow(|used| used.as_ref().map(|(queue, workers)| (queue.stats(), workers.tally())));
+    let look = || USE.with_borrow(|locks| locks.iter().for_each(|locks| locks()));
     if IS_CALLED.get() && catch_unwind(look).is_err() {
         WAS_LOCKED.set(true);
     }
@@ -148,6 +147,14 @@ pub(crate) fn arm(fault: Fault, nth: u8) {
 pub(crate) fn disarm() -> Option<Strike> {
     FAULT.set(None);
     STRUCK.take()
+}
+
+/// Calls code in which no panic is due.
+pub(crate) fn unarmed<T>(call: impl FnOnce() -> T) -> T {
+    let fault = FAULT.take();
+    let answer = call();
+    FAULT.set(fault);
+    answer
 }
 
 /// Whether a panic has happened since [`arm`].

@@ -81,6 +81,12 @@ pub(crate) enum Op {
     /// Polls such a future, woken or not.
     RoomPoll(u8),
     RoomDrop(u8),
+    /// A holder reads the value of its key. The key is added so often, and then the run has succeeded with the value, or has not.
+    Read(u8, u8, bool),
+    /// `ValueQueue::remove`.
+    RemoveValue(u8),
+    /// `ValueQueue::take_all`.
+    TakeValues,
 }
 
 /// How a get asks.

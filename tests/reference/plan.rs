@@ -51,6 +51,8 @@ pub(crate) struct Plan {
     pub(crate) pace: Option<Rate>,
     /// The most keys that the queue knows.
     pub(crate) max_keys: Option<usize>,
+    /// The queue has a layer of values over it.
+    pub(crate) values: bool,
     /// The seed of the queue, which decides in which shards its keys are.
     pub(crate) seed: u8,
     /// The lock-free engine: see [`with_engine`](Self::with_engine).
@@ -165,6 +167,7 @@ impl Plan {
             time_limit: None,
             pace: None,
             max_keys: None,
+            values: false,
             seed: 0,
             lock_free: false,
             lines: 1,
@@ -204,6 +207,7 @@ impl Plan {
             time_limit: None,
             pace: None,
             max_keys: None,
+            values: false,
             seed: if shards > 1 { random.byte() } else { 0 },
             lock_free: false,
             lines: 1,

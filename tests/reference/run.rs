@@ -13,12 +13,14 @@ use super::queue::{Delayed, NEVER, Reference};
 use adds::Adder;
 use hand_outs::{Held, each};
 use keyqueue::observe::Runs;
+use keyqueue::values::ValueQueue;
 use keyqueue::{AddOptions, DelayedKey, DrainTimeoutError, Item, MockClock, WorkQueue, Workers};
 use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
+use values::{Layer, Values};
 use waiters::{Answer, Until, Waiter};
 use workers::{At, Loop, Script, Tally, handle};
 
@@ -27,6 +29,7 @@ mod check;
 mod faults;
 mod hand_outs;
 mod takes;
+mod values;
 mod waiters;
 mod workers;
 
@@ -59,15 +62,21 @@ pub(crate) fn run(plan: &Plan, ops: &[Op]) {
             .on_panic(move |_, _| panic.hook(Event::HookPanic))
             .on_give_up(move |_, _| give_up.hook(Event::HookGiveUp))
             .build();
-        let _uses = uses(&queue, &workers);
+        let layer = plan.values.then(|| values::layer(&queue));
+        let _uses = {
+            let (queue, workers, layer) = (queue.clone(), workers.clone(), layer.clone());
+            uses(move || _ = (queue.stats(), workers.tally(), layer.as_ref().map(Layer::len)))
+        };
         let mut run = Run {
             plan,
             before,
             events,
             queue: &queue,
             workers: &workers,
+            layer: layer.as_ref(),
             clock,
             reference,
+            values: Values::default(),
             held: Vec::new(),
             waiters: Vec::new(),
             adders: Vec::new(),
@@ -111,8 +120,11 @@ struct Run<'q> {
     events: Events,
     queue: &'q WorkQueue<Key>,
     workers: &'q Workers<Key>,
+    /// The values of the keys, if the plan has them, and the plain ones.
+    layer: Option<&'q Layer>,
     clock: MockClock,
     reference: Reference,
+    values: Values,
     held: Vec<Held<'q>>,
     waiters: Vec<Waiter<'q>>,
     /// Adds that wait for room.
@@ -190,6 +202,11 @@ impl<'q> Run<'q> {
         }
     }
 
+    /// Whether tokens come at a rate: near the end of the clock none do, so the clock must not come there.
+    fn has_rates(&self) -> bool {
+        self.plan.pace.is_some() || self.plan.rate.is_some()
+    }
+
     /// The crate's options, and the delay as the plain queue has it.
     fn options(&self, how: &How) -> (AddOptions, Option<u64>) {
         let delay = how.after.map(|span| self.span(span));
@@ -247,6 +264,9 @@ impl<'q> Run<'q> {
             Op::Get(Form::Get | Form::Owned) => !self.would_wait(),
             Op::GetMany(n) | Op::Batch(n, ..) => *n == 0 || !self.would_wait(),
             Op::RoomWait(n) => return Some(vec![*n]),
+            Op::Read(..) | Op::RemoveValue(_) | Op::TakeValues if self.layer.is_none() => false,
+            Op::Read(n, ..) => return index(*n, self.held.len()).map(|at| vec![self.held[at].key()]),
+            Op::RemoveValue(n) => return Some(vec![*n]),
             Op::RoomPoll(_) | Op::RoomDrop(_) => !self.adders.is_empty(),
             Op::Poll(_) | Op::DropWaiter(_) => !self.waiters.is_empty(),
             Op::Block(call) => self.would_return(*call),
@@ -269,7 +289,7 @@ impl<'q> Run<'q> {
         let queue = self.queue;
         match op {
             Op::Add(n) => {
-                let added = self.call(|| queue.add(Key::new(*n)));
+                let added = self.add_one(*n, WorkQueue::add, ValueQueue::add);
                 self.expect(added, |reference| reference.add_now(*n));
             }
             Op::AddAll(ns) => self.add_all(ns),
@@ -287,17 +307,28 @@ impl<'q> Run<'q> {
             }
             Op::AddAfter(n, span) => {
                 let delay = self.span(*span);
-                let added = self.call(|| queue.add_after(Key::new(*n), delay));
+                let added = self.add_one(
+                    *n,
+                    |queue, key| queue.add_after(key, delay),
+                    |values, key, value| values.add_after(key, value, delay),
+                );
                 self.expect(added, |reference| reference.add_with(*n, &How::new(), Some(nanos(delay)), 0));
             }
             Op::AddWith(n, how) => {
                 let (options, delay) = self.options(how);
-                let added = self.call(|| queue.add_with(Key::new(*n), options));
+                let added = self.add_one(
+                    *n,
+                    |queue, key| queue.add_with(key, options),
+                    |values, key, value| values.add_with(key, value, options),
+                );
                 self.add_with(*n, added, how, delay);
             }
             Op::AddRateLimited(n) => {
                 let how = How { rate_limited: true, ..How::new() };
-                let added = self.call(|| queue.add_rate_limited(Key::new(*n)));
+                let options = AddOptions::new().rate_limited();
+                let added = self.add_one(*n, WorkQueue::add_rate_limited, |values, key, value| {
+                    values.add_with(key, value, options)
+                });
                 self.add_with(*n, added, &how, None);
             }
             Op::Crowd(count, how) => {
@@ -427,17 +458,21 @@ impl<'q> Run<'q> {
             Op::StartLoop => {
                 let script: Arc<Script> = Arc::default();
                 let own = Arc::clone(&script);
+                let values = self.layer.cloned();
                 self.starts = self.starts.wrapping_add(1);
                 let future: Pin<Box<dyn Future<Output = ()>>> = match self.starts % 3 {
-                    0 => Box::pin(self.workers.run_async(async move |item: &Item<'_, Key>| handle(&own, item).await)),
+                    0 => Box::pin(
+                        self.workers
+                            .run_async(async move |item: &Item<'_, Key>| handle(&own, values.as_ref(), item).await),
+                    ),
                     // A batch of one key is as a key by itself.
                     1 => Box::pin(self.workers.run_batch_async(1, Duration::ZERO, async move |batch| {
-                        let outcome = handle(&own, &batch[0]).await;
+                        let outcome = handle(&own, values.as_ref(), &batch[0]).await;
                         batch[0].set_outcome(outcome);
                     })),
                     _ => Box::pin(self.workers.run_boxed(move |item| {
-                        let own = Arc::clone(&own);
-                        Box::pin(async move { handle(&own, item).await })
+                        let (own, values) = (Arc::clone(&own), values.clone());
+                        Box::pin(async move { handle(&own, values.as_ref(), item).await })
                     })),
                 };
                 self.loops.push(Loop {
@@ -445,6 +480,7 @@ impl<'q> Run<'q> {
                     is_limited: self.starts % 3 != 1,
                     limit: None,
                     late_at: None,
+                    read: None,
                     keys: 0,
                     future,
                     flag: Arc::default(),
@@ -488,13 +524,13 @@ impl<'q> Run<'q> {
                 self.reference.shut_down = true;
                 self.stop(left);
             }
-            // At the end of the time no token comes.
-            Op::Advance(Span::Never) if self.plan.pace.is_some() || self.plan.rate.is_some() => {}
             Op::Advance(span) => {
-                let by = self.span(*span);
+                let by = nanos(self.span(*span));
+                let last = if self.has_rates() && !matches!(span, Span::Nanos(_)) { NEVER / 2 } else { NEVER };
+                let by = by.min(last.saturating_sub(self.reference.now));
                 self.tokens_have_come = true;
-                self.clock.advance(by);
-                self.reference.advance(nanos(by));
+                self.clock.advance(Duration::from_nanos(by));
+                self.reference.advance(by);
             }
             Op::Turn => {
                 self.turn_or_drive();
@@ -559,6 +595,15 @@ impl<'q> Run<'q> {
                 self.returned();
                 self.reference.paused = false;
             }
+            Op::Read(n, adds, succeeds) => {
+                if let Some(at) = index(*n, self.held.len()) {
+                    let held = self.held.swap_remove(at);
+                    self.read(&held, *adds, *succeeds);
+                    self.held.push(held);
+                }
+            }
+            Op::RemoveValue(n) => self.remove_value(*n),
+            Op::TakeValues => self.take_values(),
             Op::Fault(..) => {}
         }
     }
@@ -642,10 +687,11 @@ impl<'q> Run<'q> {
                 self.check();
             }
             if self.held.is_empty() {
-                if self.reference.shut_down || self.reference.deadlines().is_empty() {
-                    break;
-                }
-                self.step(&Op::Advance(Span::ToDeadline(0, 0)));
+                let last = if self.has_rates() { NEVER / 4 * 3 } else { NEVER };
+                let is_near = |left: &u64| self.reference.now.saturating_add(*left) < last;
+                let next = self.reference.deadlines().into_iter().find(is_near);
+                let Some(left) = next.filter(|_| !self.reference.shut_down) else { break };
+                self.step(&Op::Advance(Span::Nanos(left)));
             }
             assert!(turns > 0, "the queue is not empty in time");
             turns -= 1;
@@ -656,6 +702,8 @@ impl<'q> Run<'q> {
         self.check_lists();
         assert!(self.reference.is_drained());
         self.step(&Op::Stop);
+        self.step(&Op::TakeValues);
+        self.check_values();
         // A group that owes handler time is remembered for longer.
         if self.plan.tenants && !self.plan.work_time && self.reference.present() == 0 {
             self.queue.shrink_to_fit();

@@ -14,7 +14,7 @@ use std::sync::{Mutex, Once};
 
 thread_local!(static IS_QUIET: Cell<bool> = const { Cell::new(false) });
 
-/// The kinds of steps.
+/// The kinds of steps, but for those of values, which come after them.
 const KINDS: usize = 30;
 
 /// The plan and the steps of the run of this number.
@@ -137,12 +137,13 @@ pub(crate) fn of_bytes(data: &[u8]) -> (Plan, Vec<Op>, Vec<u8>) {
     let priorities = random.pick(&[0, 1, 3]);
     let delays = random.pick(&[1, 20, 1 << 40]);
     let plan = Plan::random(&mut random);
+    let plan = Plan { values: random.pick(&[false, true]), ..plan };
     let mut plain = random.drawn().to_vec();
     plain.resize(SETTINGS, 0);
     let mut make = Make { random: Random::of_bytes(steps), keys: KEYS, priorities, delays, has_ended: false };
     let mut ops = Vec::new();
     while !make.random.is_over() && ops.len() < 200 {
-        let kind = make.random.below(KINDS as u64) as usize;
+        let kind = make.random.below(KINDS as u64 + 1) as usize;
         ops.push(make.op(kind));
     }
     plain.extend(make.random.drawn());
@@ -304,6 +305,7 @@ impl Make {
                 let adds = (0..self.random.below(4)).map(|_| self.key()).collect();
                 Op::Batch(n % 8, adds, self.end())
             }
+            KINDS => of_values(&mut self.random),
             _ => match self.random.below(8) {
                 0 => Op::IdleTimeout,
                 3 => Op::Block(self.random.pick(&[Blocking::WaitIdle, Blocking::Join])),
@@ -324,7 +326,7 @@ impl Make {
 pub(crate) fn lives(seeds: impl Iterator<Item = u64>) -> u64 {
     run_each(seeds, |seed, plan| {
         let time_limit = [None, None, None, Some(1), Some(20)][(seed / 7 % 5) as usize];
-        with_bound(seed, Plan { time_limit, ..of_kind(seed / 100, seed, plan) })
+        with_layers(seed, Plan { time_limit, ..of_kind(seed / 100, seed, plan) })
     })
 }
 
@@ -361,14 +363,13 @@ fn life_of_work() -> Vec<Op> {
     vec![Op::AddAll((0..KEYS).collect()), Op::Repeat(100, vec![Op::Handle(30)])]
 }
 
-/// The same steps, and changes of groups between them. (No panics, because a turn that ends by one leaves pauses that are over.)
+/// The same steps, and changes of groups between them.
 fn with_tenants(random: &mut Random, has_rates: bool, ops: Vec<Op>) -> Vec<Op> {
     let mut all = Vec::new();
     for op in ops {
         all.extend(match op {
-            Op::Fault(..) => None,
             Op::Repeat(times, body) => Some(Op::Repeat(times, with_tenants(random, has_rates, body))),
-            Op::Finish(n, Outcome::RetryAfter(span) | Outcome::Cooldown(span)) => {
+            Op::Finish(n, Outcome::RetryAfter(span) | Outcome::Cooldown(span)) if random.once_in(2) => {
                 Some(Op::Finish(n, Outcome::PauseGroup(span)))
             }
             op => Some(op),
@@ -420,10 +421,10 @@ fn pauses(random: &mut Random, _: &Op) -> Vec<Op> {
     }
 }
 
-/// Of each five numbers one stands for a plan with a bound.
-fn with_bound(seed: u64, plan: Plan) -> Plan {
+/// Of each five numbers one stands for a plan with a bound, and of each three one for a plan with values.
+fn with_layers(seed: u64, plan: Plan) -> Plan {
     let keys = Random::Seed(!seed).pick(&[1, 1, 2, 3, 5, 8]);
-    Plan { max_keys: (seed % 5 == 4).then_some(keys), ..plan }
+    Plan { max_keys: (seed % 5 == 4).then_some(keys), values: seed / 35 % 3 == 1, ..plan }
 }
 
 /// Adds that wait for room.
@@ -434,6 +435,16 @@ fn adders(random: &mut Random, _: &Op) -> Vec<Op> {
         2 => vec![Op::RoomPoll(n)],
         3 => vec![Op::RoomDrop(n)],
         _ => vec![],
+    }
+}
+
+/// A call of the layer of values.
+fn of_values(random: &mut Random) -> Op {
+    let n = random.byte();
+    match random.below(8) {
+        0 | 1 => Op::RemoveValue(n % random.pick(&[1, 2, 3, KEYS])),
+        2 if random.once_in(4) => Op::TakeValues,
+        _ => Op::Read(n, random.pick(&[0, 0, 1, 2]), random.once_in(2)),
     }
 }
 
@@ -451,7 +462,7 @@ fn limits(random: &mut Random, limit: u64, op: &Op) -> Vec<Op> {
 
 /// The same with a driver thread, and with getters that expire delays.
 pub(crate) fn lives_inside(seeds: impl Iterator<Item = u64>, inside: Inside) -> u64 {
-    run_each(seeds, |seed, plan| with_bound(seed, Plan { inside: Some(inside), ..plan }))
+    run_each(seeds, |seed, plan| with_layers(seed, Plan { inside: Some(inside), ..plan }))
 }
 
 /// `with`: changes the plan of the life of this number.
@@ -477,6 +488,10 @@ fn run_each(seeds: impl Iterator<Item = u64>, with: impl Fn(u64, Plan) -> Plan) 
         }
         if let Some(limit) = plan.time_limit {
             ops = woven(&mut Random::Seed(seed.rotate_left(16)), ops, &|random, op| limits(random, limit, op));
+        }
+        if plan.values {
+            let reads = |random: &mut Random, _: &Op| if random.once_in(4) { vec![of_values(random)] } else { vec![] };
+            ops = woven(&mut Random::Seed(seed.rotate_left(48)), ops, &reads);
         }
         count += steps(&ops) as u64;
         if fails(&plan, &ops) {
@@ -537,7 +552,7 @@ fn smaller_op(op: &Op) -> Box<dyn Iterator<Item = Op> + '_> {
         _ => Box::new((0..16).map_while(|smaller| {
             let mut op = op.clone();
             match &mut op {
-                Op::End(n, _) | Op::Finish(n, _) if smaller < *n => *n = smaller,
+                Op::End(n, _) | Op::Finish(n, _) | Op::Read(n, ..) if smaller < *n => *n = smaller,
                 Op::IntoOwned(n) | Op::WaitDirty(n) | Op::Poll(n) if smaller < *n => *n = smaller,
                 Op::DropWaiter(n) | Op::PollLoop(n) | Op::DropLoop(n) if smaller < *n => *n = smaller,
                 _ => return None,

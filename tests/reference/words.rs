@@ -131,6 +131,25 @@ pub(crate) fn alphabets() -> Vec<Alphabet> {
             plans: [1, 2].map(|keys| Plan { max_keys: Some(keys), ..Plan::plain() }).to_vec(),
         },
         Alphabet {
+            name: "values",
+            letters: vec![
+                Op::Add(0),
+                Op::AddAfter(0, TEN),
+                Op::Get(Form::Try),
+                Op::Read(0, 1, true),
+                Op::Read(0, 1, false),
+                Op::End(0, End::Succeed),
+                Op::End(0, End::Retry),
+                Op::RemoveValue(0),
+                Op::TakeValues,
+                Op::StartLoop,
+                Op::Finish(0, Outcome::Success),
+                Op::PollLoop(0),
+                Op::ShutDown,
+            ],
+            plans: [1, 4].map(|shards| Plan { values: true, shards, ..Plan::plain() }).to_vec(),
+        },
+        Alphabet {
             name: "tenants",
             letters: vec![
                 Op::AddAll(vec![0, 1]),
@@ -168,11 +187,17 @@ pub(crate) fn words(alphabet: &Alphabet, length: u32) -> u64 {
     count.pow(length) * plans.len() as u64
 }
 
+fn run_life(plan: &Plan, ops: &[Op]) {
+    if fails(plan, ops) {
+        report(plan, ops.to_vec(), "a rare life");
+    }
+}
+
 /// Runs lives that luck rarely makes, for cells of the table of crossings: panics after which the end of the queue comes.
 pub(crate) fn rare_lives() {
     let run = |plan: &Plan, ops: &[Op]| {
-        if fails(plan, ops) {
-            report(plan, ops.to_vec(), "a rare life");
+        for values in [false, true] {
+            run_life(&Plan { values, ..plan.clone() }, ops);
         }
     };
     let observed = Plan { observed: true, measure: true, ..Plan::plain() };
@@ -244,35 +269,47 @@ pub(crate) fn rare_lives() {
     }
     let at_once = How { after: Some(Span::Nanos(0)), ..How::new() };
     run(&plan, &[Op::Wait(Goal::Item), Op::Fault(Fault::Waker, 0), Op::AddWith(0, at_once)]);
-    for (seed, kind) in (0..80).map(|seed| (seed, if seed < 60 { 0 } else { 2 + seed % 2 })) {
-        let plan = of_kind(kind, seed, Plan::random(&mut Random::Seed(seed)));
-        // A handler returns after the shut-down. Half of the lives use a second level.
-        let level = [Op::AddWith(5, How { priority: Some(100), ..How::new() }), Op::Remove(5)];
-        let (after, with) = (Outcome::RequeueAfter(TEN), Outcome::RequeueWith(How::new()));
-        let failures = [Outcome::Retry, Outcome::Failed, Outcome::RetryAfter(TEN), Outcome::GiveUp, Outcome::Panic];
-        let pause = plan.tenants.then_some(Outcome::PauseGroup(TEN));
-        for outcome in [Outcome::Success, after, with].into_iter().chain(failures).chain(pause) {
-            for adds in 0..2 {
-                let mut ops = level[..2 * (seed as usize % 2)].to_vec();
-                ops.extend([Op::StartLoop, Op::Add(0), Op::PollLoop(0)]);
-                ops.extend(vec![Op::Add(0); adds]);
-                ops.extend([Op::ShutDown, Op::Finish(0, outcome.clone()), Op::PollLoop(0)]);
-                run(&plan, &ops);
+    (0..120).for_each(rare_ends);
+}
+
+/// The same with one plan of each kind: runs and waits that end in each state of a key, before the end of the queue and after it.
+fn rare_ends(seed: u64) {
+    let kind = if seed < 60 { 0 } else { 2 + u64::from(seed % 3 > 0) };
+    let plan = of_kind(kind, seed, Plan::random(&mut Random::Seed(seed)));
+    let plan = Plan { values: seed / 3 % 2 == 0, max_keys: (seed % 7 == 0).then_some(3), ..plan };
+    // Half of the lives use a second level.
+    let level = [Op::AddWith(5, How { priority: Some(100), ..How::new() }), Op::Remove(5)];
+    let level = &level[..2 * (seed as usize % 2)];
+    let run = |ops: &[&[Op]]| run_life(&plan, &[level, &ops.concat()].concat());
+    let (after, with) = (Outcome::RequeueAfter(TEN), Outcome::RequeueWith(How::new()));
+    let failures = [Outcome::Retry, Outcome::Failed, Outcome::RetryAfter(TEN), Outcome::GiveUp, Outcome::Panic];
+    let (rest, pause) = (Outcome::Cooldown(TEN), plan.tenants.then_some(Outcome::PauseGroup(TEN)));
+    for outcome in [Outcome::Success, rest, after, with].into_iter().chain(failures).chain(pause) {
+        let begin = [Op::StartLoop, Op::Add(0), Op::PollLoop(0)];
+        let end = [Op::Finish(0, outcome), Op::PollLoop(0)];
+        for adds in [&[][..], &[Op::Add(0)]] {
+            run(&[&begin, adds, &[Op::AddAfter(0, TEN)], &end]);
+            run(&[&begin, adds, &[Op::ShutDown], &end]);
+        }
+    }
+    let held = [Op::AddAll(vec![0, 1]), Op::Get(Form::Try), Op::Add(0), Op::Add(1), Op::Stop, Op::End(0, End::Done)];
+    run(&[&held, &[Op::Block(Blocking::DrainWorkers)]]);
+    let waits = [Op::AddAfter(0, TEN), Op::Add(0)];
+    for fault in [Fault::Drop, Fault::Clone] {
+        let fault = Op::Fault(fault, 0);
+        let polls = [Op::StartLoop, Op::Wait(Goal::WorkersDrained), fault.clone(), Op::DropLoop(0), Op::Poll(0)];
+        run(&[&waits[..1], &polls]);
+        run(&[&waits[..1], &[fault, Op::Block(Blocking::DrainWorkers)]]);
+    }
+    let fails = [Op::Add(0), Op::Get(Form::Try), Op::End(0, End::Retry), Op::Cancel(0)];
+    let rests = [Op::Add(0), Op::Get(Form::Try), Op::End(0, End::CoolDown(TEN)), Op::Add(0)];
+    let holds = [Op::Add(0), Op::Get(Form::Try), Op::Add(0)];
+    for call in [Blocking::WaitIdle, Blocking::Drain, Blocking::DrainWorkers] {
+        for begin in [&waits[..], &waits[..1], &fails, &rests, &rests[..2], &holds] {
+            for stops in [&[][..], &[Op::ShutDown], &[Op::Stop], &[Op::ShutDown, Op::Stop]] {
+                run(&[begin, stops, &[Op::Block(call)]]);
             }
         }
-        let held =
-            [Op::AddAll(vec![0, 1]), Op::Get(Form::Try), Op::Add(0), Op::Add(1), Op::Stop, Op::End(0, End::Done)];
-        run(&plan, &[&held[..], &[Op::Block(Blocking::DrainWorkers)]].concat());
-        let waits = [Op::AddAfter(0, TEN), Op::Add(0)];
-        for fault in [Fault::Drop, Fault::Hash, Fault::Clone, Fault::Eq] {
-            let fault = Op::Fault(fault, 0);
-            let polls = [Op::StartLoop, Op::Wait(Goal::WorkersDrained), fault.clone(), Op::DropLoop(0), Op::Poll(0)];
-            run(&plan, &[&waits[..1], &polls[..]].concat());
-            run(&plan, &[&waits[..1], &[fault, Op::Block(Blocking::DrainWorkers)]].concat());
-        }
-        for call in [Blocking::Drain, Blocking::DrainWorkers] {
-            run(&plan, &[&waits[..], &[Op::Block(call)]].concat());
-        }
-        run(&plan, &[Op::Wait(Goal::Item), Op::Fault(Fault::Waker, 0), Op::Block(Blocking::DrainWorkers)]);
+        run(&[&[Op::Wait(Goal::Item), Op::Fault(Fault::Waker, 0), Op::Block(call)]]);
     }
 }

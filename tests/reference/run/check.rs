@@ -63,10 +63,11 @@ impl Run<'_> {
         // Limiters of the crate that the queue cannot replace have clones of their own.
         // A lock-free queue drops keys later.
         if self.plan.limiter != Limiter::Composed && !self.plan.lock_free {
-            let expected = reference.present() + self.refused.len() + self.adders.len();
+            let expected = reference.present() + self.refused.len() + self.adders.len() + self.values.kept.len();
             assert_eq!(alive() - self.before, expected as i64, "each key is kept once, while something needs it (P15)");
         }
         self.check_held();
+        self.check_values();
         self.check_waiters();
         self.check_adders();
         self.check_workers();

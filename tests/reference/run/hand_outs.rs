@@ -5,7 +5,8 @@ use crate::reference::crossings;
 use crate::reference::key::{Fault, Key};
 use crate::reference::op::{End, Form, How};
 use crate::reference::queue::Reference;
-use keyqueue::{GetTimeoutError, Item, OnPanic, OwnedItem, TryGetError};
+use keyqueue::values::ValueQueue;
+use keyqueue::{GetTimeoutError, Item, OnPanic, OwnedItem, TryGetError, WorkQueue};
 use std::fmt::Debug;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -84,9 +85,17 @@ impl<'q> Run<'q> {
         for item in &batch {
             self.was_handed_out(item.number(), item.priority().0);
         }
-        for added in adds {
-            let added = (*added, self.call(|| queue.add(Key::new(*added))));
-            self.expect(added.1, |reference| reference.add_now(added.0));
+        let values = self.layer.iter().flat_map(|layer| batch.iter().map(|item| (item.number(), layer.value(item))));
+        let values: Vec<_> = values.collect();
+        values.iter().for_each(|(key, value)| self.check_value(*key, value.as_deref()));
+        for n in adds {
+            let added = self.add_one(*n, WorkQueue::add, ValueQueue::add);
+            self.expect(added, |reference| reference.add_now(*n));
+        }
+        for (key, value) in values {
+            if let Some(value) = value.filter(|_| *end == End::Succeed) {
+                self.succeed(key, value);
+            }
         }
         if n % 4 == 2 && batch.len() > 1 {
             let item = batch.swap_remove(0);
@@ -136,6 +145,11 @@ impl<'q> Run<'q> {
     pub(super) fn end(&mut self, held: Held<'q>, end: &End) {
         let key = held.key();
         let limited = How { rate_limited: true, ..How::new() };
+        if !matches!(end, End::Done | End::Drop) {
+            let aside = self.fault.take();
+            self.read(&held, 0, matches!(end, End::Succeed | End::RequeueAfter(_) | End::CoolDown(_)));
+            self.fault = aside;
+        }
         match end {
             End::Unwind => self.unwind(held),
             End::Done | End::Drop | End::Succeed | End::GiveUp => {

@@ -1,10 +1,11 @@
 //! Loops of workers, polled by hand.
 
+use super::values::{Layer, Numbers};
 use super::waiters::Flag;
 use super::{Run, nanos};
 use crate::reference::crossings;
 use crate::reference::events::Event;
-use crate::reference::key::{Fault, Key, Strike, strike};
+use crate::reference::key::{Fault, Key, Strike, strike, unarmed};
 use crate::reference::op::{How, Outcome, Span};
 use crate::reference::plan::Call;
 use keyqueue::{Added, Item, OnPanic};
@@ -31,6 +32,8 @@ pub(super) struct Loop {
     /// When its run is late, if it has a limit; and the same if nobody has found it late.
     pub(super) limit: Option<u64>,
     pub(super) late_at: Option<u64>,
+    /// The value that its run has read, if the key had one.
+    pub(super) read: Option<Numbers>,
     /// The keys that it has got since its start or its last panic. After 128 it gives way to other tasks.
     pub(super) keys: u32,
     pub(super) future: Pin<Box<dyn Future<Output = ()>>>,
@@ -46,6 +49,8 @@ pub(super) struct Script {
     pub(super) outcome: Mutex<Option<(Outcome, keyqueue::Outcome)>>,
     /// What `Item::is_late` and `Item::until_late` have said when the handler was polled.
     late: Mutex<Option<(bool, bool)>>,
+    /// The value that a run has read, unless the run has seen it already.
+    read: Mutex<Option<Option<Numbers>>>,
 }
 
 /// What `Workers::tally` says.
@@ -72,9 +77,11 @@ pub(super) enum Ran {
 }
 
 /// The handler: tells which key it got, and waits until the run says what it returns.
-pub(super) async fn handle(script: &Script, item: &Item<'_, Key>) -> keyqueue::Outcome {
+pub(super) async fn handle(script: &Script, values: Option<&Layer>, item: &Item<'_, Key>) -> keyqueue::Outcome {
     script.started.lock().unwrap().push((item.key().number(), item.priority().0));
     strike(Fault::Handler);
+    let value = values.and_then(|values| values.value(item));
+    *script.read.lock().unwrap() = Some(value.as_deref().cloned());
     let mut until_late = pin!(item.until_late());
     let (name, outcome) = poll_fn(|cx| {
         let is_found_late = until_late.as_mut().poll(cx).is_ready();
@@ -88,7 +95,15 @@ pub(super) async fn handle(script: &Script, item: &Item<'_, Key>) -> keyqueue::O
     if name == Outcome::Panic {
         resume_unwind(Box::new("a handler"));
     }
-    outcome
+    match value {
+        Some(value) => unarmed(|| value.finish(outcome)),
+        None => outcome,
+    }
+}
+
+/// Whether the handler has panicked before it waits: it reads its value there, and no other code of a loop compares keys.
+fn panics_at_the_start(struck: Option<Strike>) -> bool {
+    struck.is_some_and(|strike| matches!(strike.fault, Fault::Handler | Fault::Hash | Fault::Eq))
 }
 
 impl<'q> Run<'q> {
@@ -149,6 +164,10 @@ impl<'q> Run<'q> {
         }
         if let (At::Holding(key), Some(outcome)) = (place, outcome) {
             self.end_limit(own.late_at.take());
+            let read = own.read.take();
+            if matches!(outcome, Outcome::Success | Outcome::Cooldown(_) | Outcome::RequeueAfter(_)) {
+                read.map(|read| self.values.succeed(key, &read));
+            }
             gives_way =
                 self.apply_with_panic(key, &outcome) || outcome == Outcome::Panic || keys == 128 && !self.stopped;
             place = At::Free;
@@ -173,6 +192,12 @@ impl<'q> Run<'q> {
                 let limit = self.plan.time_limit.filter(|_| own.is_limited);
                 own.limit = limit.map(|limit| self.reference.now.saturating_add(limit));
                 own.late_at = own.limit;
+                own.read = self.values.kept.get(key).cloned();
+                if let Some(read) = own.script.read.lock().unwrap().take() {
+                    assert_eq!(read, own.read, "the value that the run of key {key} has read");
+                } else {
+                    assert!(panics_at_the_start(self.struck), "a run has read no value");
+                }
                 keys += 1;
             } else {
                 assert!(self.would_wait(), "a loop waits although a key is ready");
@@ -181,9 +206,9 @@ impl<'q> Run<'q> {
         }
         let taken = usize::from(matches!(place, At::Holding(_)) && !started.is_empty());
         assert_eq!((ended, started.len()), (has_ended, taken), "a loop at {place:?} has started {started:?}");
-        if let (At::Holding(key), Some(Fault::Handler)) = (place, self.struck.map(|strike| strike.fault)) {
+        if let (At::Holding(key), true) = (place, panics_at_the_start(self.struck)) {
             self.struck = None;
-            own.late_at = None;
+            (own.late_at, own.read) = (None, None);
             self.apply(key, &Outcome::Panic);
             assert!(own.flag.is_set(), "a loop gives way, and is not woken");
             (place, keys) = (At::Free, 0);
