@@ -395,6 +395,8 @@ where
     /// Changes settings of the queue: limits and fairness, the [limiter](WorkQueueBuilder::rate_limiter) that says how long retries wait,
     /// measuring, a name for metrics. May be called several times.
     ///
+    /// The queue must not be a lock-free one, which has no priorities: with that, the run panics at the first object of a list.
+    ///
     /// Keep [`max_keys`](WorkQueueBuilder::max_keys), if you set it, above the number of keys that wait for their next look, because the
     /// watches wait while the queue is full. A key that has waited there has the priority NORMAL, also if it is from a list.
     ///

@@ -14,6 +14,7 @@ use kube::runtime::watcher::{self, Event};
 use kube_stand_in::{Fault, Rule, Server, Verb};
 use std::cell::Cell;
 use std::collections::HashMap;
+use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -41,6 +42,19 @@ fn filled(names: &[&str]) -> (Store<ConfigMap>, Writer<ConfigMap>) {
 
 fn objects(names: &[&str]) -> BoxStream<'static, watcher::Result<ConfigMap>> {
     stream::iter(names.iter().map(|name| Ok(config_map(name))).collect::<Vec<_>>()).boxed()
+}
+
+/// Such a queue has no priorities, and says so, in both kinds of runs.
+#[tokio::test]
+async fn a_lock_free_queue_fails_at_the_first_list() {
+    let server = with_objects(1).await;
+    let controller = || controller(&server).queue(|queue| queue.lock_free());
+    let here = controller().run(async |_: &Reconcile<'_, ConfigMap>| ());
+    let boxed = controller().run_boxed(|_| Box::pin(async {}));
+    for run in [here.map(drop).boxed_local(), boxed.map(drop).boxed_local()] {
+        let panic = timeout(LONG, AssertUnwindSafe(run).catch_unwind()).await.expect("it ends").unwrap_err();
+        assert_eq!(panic.downcast_ref::<String>().map(String::as_str), Some("a lock-free queue has no priorities"));
+    }
 }
 
 #[tokio::test]
