@@ -160,7 +160,8 @@ impl Stats {
     /// ```
     #[must_use]
     pub fn depth(&self) -> u64 {
-        self.adds() - self.handed_out - self.taken
+        // In a lock-free queue a hand-out may be counted whose add is not.
+        self.adds().saturating_sub(self.handed_out + self.taken)
     }
 
     /// Adds that queued their key, or will queue it again: `pushed + deferred`. This is client-go's `workqueue_adds_total`.

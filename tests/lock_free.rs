@@ -2,7 +2,7 @@
 //! else is shown by the tests of the other engine, on this one: see `ci/lock-free.sh`.
 #![cfg(feature = "lock-free")]
 
-use keyqueue::{AddOptions, Added, Clock, DelayedAdd, Driver, Priority, WorkQueue, WorkQueueBuilder};
+use keyqueue::{AddOptions, Added, Clock, DelayedAdd, Driver, Priority, Stats, WorkQueue, WorkQueueBuilder};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -214,6 +214,32 @@ fn no_add_is_lost() {
         let stats = queue.stats();
         assert_eq!((stats.len, stats.processing, stats.delayed), (0, 0, 0));
         assert_eq!(stats.adds(), stats.handed_out + stats.taken);
+    }
+}
+
+/// The counters are read one after the other, so that hand-outs may be counted whose adds are not.
+#[test]
+fn the_depth_is_never_less_than_nothing() {
+    for shards in [1, 4] {
+        let (queue, is_over) = (lock_free().shards(shards).build(), AtomicBool::new(false));
+        thread::scope(|scope| {
+            for thread in 0..2 {
+                let (queue, is_over) = (&queue, &is_over);
+                scope.spawn(move || {
+                    for n in 0.. {
+                        queue.add(thread * 10 + n % 10);
+                        drop(queue.try_get());
+                        if is_over.load(Relaxed) {
+                            return;
+                        }
+                    }
+                });
+            }
+            let stats: Vec<_> = (0..5000).map(|_| queue.stats()).collect();
+            is_over.store(true, Relaxed);
+            let highest = stats.iter().map(Stats::depth).max();
+            assert!(highest < Some(1 << 32), "{highest:?}");
+        });
     }
 }
 
