@@ -60,7 +60,7 @@
 //! delay was [cancelled](WorkQueue::cancel), a call took it out, or its handler returned a success and did not say that of the value. The
 //! value then waits for the next add of the key, or for a call that takes it out.
 
-use crate::panics::contained;
+use crate::panics::{Caught, contained, drop_each};
 use crate::sync::Mutex;
 use crate::{AddOptions, Added, Equivalent, IntoOutcome, Outcome, WorkQueue};
 use crossbeam_utils::CachePadded;
@@ -494,8 +494,16 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static, V> ValueQueue<K, V> {
             let entries = mem::take(&mut shard.lock().entries);
             for Entry { key, parts, .. } in entries {
                 match contained(|| self.inner.merged(&parts)) {
-                    Some(value) => all.push((key, value)),
-                    None => all.extend(parts.into_iter().map(|part| (key.clone(), part.value))),
+                    Some(value) => {
+                        all.push((key, value));
+                        drop_each(parts); // a panic must not keep the values from the caller
+                    }
+                    None => {
+                        let mut values = parts.into_iter().map(|part| part.value);
+                        let newest = values.next_back();
+                        all.extend(values.map(|value| (key.clone(), value)));
+                        all.extend(newest.map(|value| (key, value)));
+                    }
                 }
             }
         }
@@ -680,7 +688,7 @@ impl<K, V> Inner<K, V> {
                     let value = Arc::clone(&entry.parts[range.end - 1].value);
                     let superseded: Vec<_> = entry.parts.drain(range.start..range.end - 1).collect();
                     drop(shard);
-                    drop(superseded);
+                    drop_values(superseded);
                     return Some(value);
                 }
                 entry.parts[range].to_vec()
@@ -692,6 +700,8 @@ impl<K, V> Inner<K, V> {
             if entry.parts[range.clone()].iter().map(|part| part.stamp).eq(parts.iter().map(|part| part.stamp)) {
                 // No value is dropped here, under the lock, because `parts` has those that this replaces.
                 entry.parts.splice(range, [Part { stamp: stamps.end, value: Arc::clone(&value) }]);
+                drop(shard);
+                drop_values(parts);
                 return Some(value);
             }
         }
@@ -721,6 +731,11 @@ impl<K, V> Inner<K, V> {
         let hash = self.queue.shared.wide_hash(key);
         (&self.shards[(hash >> 32) as usize & (self.shards.len() - 1)], hash)
     }
+}
+
+/// Passes on the first panic of a drop. With a second one, the drop of the list would abort the process.
+fn drop_values<V>(parts: Vec<Part<V>>) {
+    Caught::call_for_each(parts, drop).pass_on();
 }
 
 impl<K, V> Shard<K, V> {

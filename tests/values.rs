@@ -472,6 +472,36 @@ fn a_value_whose_drop_panics_does_no_harm() {
     assert_eq!(state.0.load(Ordering::SeqCst), 3);
 }
 
+/// The drops of values that are no longer needed panic, of a merge two at a time. No other value is lost.
+#[test]
+fn values_whose_drops_panic_keep_no_value_from_the_caller() {
+    for merges in [false, true] {
+        let state = Arc::new((AtomicUsize::new(0), AtomicBool::new(false)));
+        let new = {
+            let state = Arc::clone(&state);
+            move || Fragile(Arc::clone(&state))
+        };
+        let values = match merges {
+            true => ValueQueue::with_merge(WorkQueue::new(), {
+                let new = new.clone();
+                move |_: &Fragile, _: &Fragile| new()
+            }),
+            false => ValueQueue::new(WorkQueue::new()),
+        };
+        (0..3).for_each(|key| _ = values.add(key, new()).unwrap());
+        for item in values.queue().get_many(3) {
+            assert!(values.value(&item).is_some());
+            _ = values.add(*item, new()).unwrap(); // beside it
+        }
+        let item = values.queue().get().unwrap();
+        state.1.store(true, Ordering::SeqCst);
+        panics(|| values.value(&item).is_some());
+        let all = values.take_all();
+        state.1.store(false, Ordering::SeqCst);
+        assert_eq!((all.len(), values.len()), (3, 0), "merges: {merges}");
+    }
+}
+
 /// A key of which the layer keeps a clone. All are equal.
 struct Brittle {
     is_clone: bool,
@@ -516,6 +546,14 @@ fn a_key_whose_drop_panics_keeps_no_value_from_the_caller() {
     values.queue().shut_down();
     assert_eq!(values.add(new(), 3), Err(Refused(3)));
     assert!(values.is_empty());
+
+    let merge = |_: &i32, _: &i32| -> i32 { resume_unwind(Box::new("a merge")) };
+    let values = ValueQueue::with_merge(WorkQueue::new(), merge);
+    values.add(new(), 4).unwrap();
+    panics(|| values.add(new(), 5));
+    let (keys, all): (Vec<_>, Vec<_>) = values.take_all().into_iter().map(|(key, value)| (key, *value)).unzip();
+    std::mem::forget(keys);
+    assert_eq!(all, [4, 5]);
 }
 
 /// `finish` keeps the value after all outcomes but those after which a handler is content.
