@@ -8,7 +8,8 @@ use std::hash::Hash;
 /// [`Workers::stop`](crate::Workers::stop), [`finish`](crate::Workers::finish) and the drains of [`Workers`](crate::Workers), and
 /// [`WorkQueue::take_where`](crate::WorkQueue::take_where) return it.
 ///
-/// A key is in one of `queued`, `processing` and `refused`, once. It may be in `delayed` too, because a key in any state may have a delay.
+/// A key is in one of `queued`, `processing` and `refused`, once, except that [`take_where`](crate::WorkQueue::take_where) may list a key in
+/// `processing` whose run has just ended. It may be in `delayed` too, because a key in any state may have a delay.
 ///
 /// With the feature `serde`: `Serialize` and `Deserialize`, if the key has them, so that a program can store the keys that it has not
 /// processed, and add them at its next start.
@@ -60,6 +61,12 @@ impl<K> Leftover<K> {
         Self { queued: Vec::new(), processing: Vec::new(), delayed: Vec::new(), refused: Vec::new() }
     }
 
+    /// The keys of all lists. A key may be in several.
+    fn all(&self) -> impl Iterator<Item = &K> {
+        let Self { queued, processing, delayed, refused } = self;
+        queued.iter().chain(processing).chain(refused).chain(delayed.iter().map(|delayed| &delayed.key))
+    }
+
     /// Whether no key was left, because each accepted key was handed out and needs no further run, or was given up.
     ///
     /// # Examples
@@ -90,10 +97,8 @@ impl<K: Hash + Eq> Leftover<K> {
     /// assert_eq!(left.keys().copied().collect::<Vec<_>>(), ["pod-1", "pod-2"]);
     /// ```
     pub fn keys(&self) -> impl Iterator<Item = &K> {
-        let Self { queued, processing, delayed, refused } = self;
         let mut listed = HashSet::new();
-        let all = queued.iter().chain(processing).chain(refused).chain(delayed.iter().map(|delayed| &delayed.key));
-        all.filter(move |key| listed.insert(*key))
+        self.all().filter(move |key| listed.insert(*key))
     }
 
     /// The same keys without the lists, for instance to be stored, or to be added to another queue. What a delay had left is lost.
@@ -106,14 +111,14 @@ impl<K: Hash + Eq> Leftover<K> {
     /// assert_eq!(next.len(), 3);
     /// ```
     pub fn into_keys(self) -> impl Iterator<Item = K> {
-        let is_listed: Vec<bool> = {
-            let Self { queued, processing, refused, .. } = &self;
-            let mut listed: HashSet<&K> = queued.iter().chain(processing).chain(refused).collect();
-            self.delayed.iter().map(|delayed| !listed.insert(&delayed.key)).collect()
+        let is_first: Vec<bool> = {
+            let mut listed = HashSet::new();
+            self.all().map(|key| listed.insert(key)).collect()
         };
         let Self { queued, processing, delayed, refused } = self;
-        let delayed = delayed.into_iter().zip(is_listed).filter(|(_, is_listed)| !is_listed);
-        queued.into_iter().chain(processing).chain(refused).chain(delayed.map(|(delayed, _)| delayed.key))
+        let delayed = delayed.into_iter().map(|delayed| delayed.key);
+        let all = queued.into_iter().chain(processing).chain(refused).chain(delayed);
+        all.zip(is_first).filter_map(|(key, is_first)| is_first.then_some(key))
     }
 
     /// Adds the keys of a leftover that a later call has returned. A key that both have is where the later one has it, so that each key

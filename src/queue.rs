@@ -480,7 +480,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkQueue<K> {
     ///
     /// This is not one step. The call takes every matching key that is queued or delayed during the whole call, and may or may not take a
     /// key that is added, handed out or moved meanwhile. It takes a key once, and the queue does not hand the key out for the adds before
-    /// that. A key that is done and handed out again meanwhile may be in `processing` twice.
+    /// that. A key whose run ends meanwhile may be in `processing`, and once more there or in `queued` if it has been added again.
     ///
     /// The predicate runs under no lock, so it may use the queue. It gets a clone of each key that is queued, delayed or processing, once
     /// even if the key is queued and delayed. `Clone` runs under the lock.

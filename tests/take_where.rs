@@ -135,6 +135,24 @@ fn keys_that_move_meanwhile_are_taken_out() {
     }
 }
 
+/// A key is done and added again while the call goes on, so that the call has seen it in two places. It is returned once.
+#[test]
+fn a_key_that_moves_meanwhile_is_one_key() {
+    let queue = WorkQueue::new();
+    queue.add(0);
+    let mut item = queue.get();
+    queue.add_all(1..1000_u32);
+    let taken = queue.take_where(|key| {
+        if *key == 500 {
+            item.take();
+            queue.add_all([1000, 0]); // 1000 comes into the place of 0
+        }
+        *key == 0
+    });
+    assert_eq!((&taken.queued, &taken.processing), (&vec![0], &vec![0]));
+    assert!(taken.keys().eq([&0]) && taken.into_keys().eq([0]));
+}
+
 /// Of several shards as of one: by priority and then by age. In a list of one priority fewer than 64 keys of each other shard come before an
 /// older key (P18), as in what a stop returns.
 #[test]
