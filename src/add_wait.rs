@@ -47,7 +47,7 @@ impl<'q, K> AddWait<'q, K> {
         if let (Some(ticket), Some(bound)) = (self.ticket.take(), &self.queue.bound) {
             let (waiter, wakes) = bound.give_up(ticket);
             self.queue.note_caught(wakes.wake());
-            drop(waiter);
+            self.queue.discard(waiter);
         }
     }
 }
@@ -73,7 +73,7 @@ impl<K: Hash + Eq> AddWait<'_, K> {
             added = Shared::try_add(self.queue, &mut self.key);
         }
         if let (Added::Full, Some(bound)) = (added, &self.queue.bound) {
-            drop(bound.wait(&mut self.ticket, waiter())); // before the last try (W8)
+            self.queue.discard(bound.wait(&mut self.ticket, waiter())); // before the last try (W8)
             added = Shared::try_add(self.queue, &mut self.key);
             if added == Added::Full {
                 return None;

@@ -18,7 +18,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering::SeqCst};
-use std::task::Poll;
+use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::Duration;
 use tasks::{Calls, poll};
@@ -310,6 +310,30 @@ fn a_future_that_was_ready_panics_when_it_is_polled() {
     assert_eq!(task.poll(), Poll::Ready(Added::Queued));
     assert!(catch_unwind(AssertUnwindSafe(|| task.poll())).is_err());
     assert_eq!(format!("{:?}", task.add), "AddWait { is_ready: true, .. }");
+}
+
+/// The drop of a waker that the queue no longer needs panics. That is caught and counted, as it is for getters.
+#[test]
+fn a_waker_may_panic_when_it_is_dropped() {
+    struct Panics;
+    impl Wake for Panics {
+        fn wake(self: Arc<Self>) {}
+    }
+    impl Drop for Panics {
+        fn drop(&mut self) {
+            resume_unwind(Box::new("the drop of a waker"));
+        }
+    }
+    let queue = WorkQueue::builder().max_keys(1).build();
+    queue.add(1);
+    let mut add = Box::pin(queue.add_wait_async(2));
+    for _ in 0..2 {
+        let waker = Waker::from(Arc::new(Panics));
+        assert!(add.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    }
+    assert_eq!(queue.stats().caught_panics, 1, "the second waker replaces the first");
+    drop(add);
+    assert_eq!(queue.stats().caught_panics, 2);
 }
 
 /// A shut-down, each kind of drain and a stop end the waits of threads and tasks.

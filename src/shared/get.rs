@@ -10,7 +10,6 @@ use super::state::if_free;
 use super::take::Taken;
 use crate::TryGetError;
 use crate::machine::{Claimed, Times};
-use crate::panics::drop_each;
 use crate::shared::driver::states::Driver;
 use crate::sync::{Arc, give_way, model_const, now, spin_while, with_parker, yield_while};
 use crate::time::deadline::Deadline;
@@ -378,14 +377,6 @@ impl<K> Shared<K> {
         let (listed, is_relied_on) = self.hub().getters.arrive(ticket, is_thread);
         self.discard(listed); // after the lock (W4)
         is_relied_on
-    }
-
-    /// Drops a waiter that need not be woken, without the lock (W4).
-    #[inline]
-    pub(super) fn discard(&self, waiter: Option<Waiter>) {
-        if let Some(waiter @ Waiter::Task(_)) = waiter {
-            self.note_caught(drop_each([waiter]));
-        }
     }
 }
 

@@ -15,13 +15,14 @@ use crate::key::KeyHash;
 use crate::machine::{Claimed, Machine, NEVER};
 use crate::observe::{Observer, RunCounters};
 use crate::order::{AnyOrder, Group, NO_NEW};
-use crate::panics::contained;
+use crate::panics::{contained, drop_each};
 use crate::random::SplitMix;
 use crate::shared::driver::states::Driver;
 use crate::sync::{
     Arc, AtomicU16, AtomicU64, Mutex, Ordering, counted_stamp, hasher, next_id, note_parallelism, stamp,
 };
 use crate::time::nanos;
+use crate::wait::Waiter;
 use crate::{Added, FairShare};
 use ahash::RandomState;
 use crossbeam_utils::CachePadded;
@@ -389,9 +390,18 @@ impl<K> Shared<K> {
         false
     }
 
+    /// Drops a waiter that need not be woken, without the lock (W4).
+    #[inline]
+    pub(crate) fn discard(&self, waiter: Option<Waiter>) {
+        if let Some(waiter @ Waiter::Task(_)) = waiter {
+            self.note_caught(drop_each([waiter]));
+        }
+    }
+
     /// For a task that no longer waits for its event.
     pub(crate) fn leave_tasks(&self, ticket: Option<TaskTicket>) {
-        let _dropped_after_the_lock = ticket.and_then(|ticket| self.hub().tasks.remove(ticket));
+        let listed = ticket.and_then(|ticket| self.hub().tasks.remove(ticket));
+        self.discard(listed); // after the lock (W4)
     }
 
     /// Wakes the driver thread, or asks for it, if it is to come at this time. Without one, `turn` looks by itself.

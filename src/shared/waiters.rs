@@ -154,6 +154,27 @@ mod tests {
         assert!(waiting().is_empty());
     }
 
+    /// The waker of a task that no longer waits panics when it is dropped. That is caught and counted (W4).
+    #[test]
+    fn a_waker_may_panic_when_its_task_leaves() {
+        struct Panics;
+        impl std::task::Wake for Panics {
+            fn wake(self: std::sync::Arc<Self>) {}
+        }
+        impl Drop for Panics {
+            fn drop(&mut self) {
+                std::panic::resume_unwind(Box::new("as planned"));
+            }
+        }
+        let queue = WorkQueue::<u32>::new();
+        let mut shut_down = Box::pin(queue.until_shutting_down());
+        let waker = Waker::from(std::sync::Arc::new(Panics));
+        assert!(shut_down.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        drop(waker);
+        drop(shut_down);
+        assert_eq!(queue.stats().caught_panics, 1);
+    }
+
     /// The end of the work of a shard wakes all, if one of them waits for this shard. Those of an earlier list do not count.
     #[test]
     fn a_shard_for_which_nobody_waits_wakes_nobody() {
