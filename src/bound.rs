@@ -55,7 +55,7 @@ impl Drop for Room<'_> {
 impl Bound {
     pub(crate) fn new(most: usize) -> Self {
         Self {
-            most: most.try_into().unwrap_or(i64::MAX),
+            most: most.try_into().unwrap_or(i64::MAX).min(i64::MAX / 2), // so that `free` does not overflow
             word: AtomicU64::new(0),
             refused: AtomicU64::new(0),
             waiters: Mutex::new(WaitList::default()),
@@ -137,5 +137,20 @@ impl Bound {
     /// The number of [refusals](Self::count_refusal).
     pub(crate) fn refusals(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// In a lock-free queue a key may be gone before it is counted.
+    #[test]
+    fn the_largest_bound_has_room_while_the_number_of_keys_is_negative() {
+        for most in [usize::MAX, i64::MAX as usize] {
+            let bound = Bound::new(most);
+            assert!(!bound.leave(1));
+            assert!(bound.enter().is_some() && bound.next(1).is_empty());
+        }
     }
 }
