@@ -1,5 +1,6 @@
 //! The future that gets a key.
 
+use crate::GetTimeoutError;
 use crate::coop;
 use crate::item::Item;
 use crate::machine::Claimed;
@@ -7,7 +8,7 @@ use crate::shared::{Shared, Wait};
 use crate::sync::Arc;
 use crate::wait::{Ticket, Waiter};
 use std::fmt;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
@@ -107,6 +108,23 @@ impl<'q, K> GetAsync<'q, K> {
         self.state = GetState::NewInLoop;
         self
     }
+
+    /// For a loop that may have to end instead: if `leaves` says so before it takes a key, or after it has gone on the list, the error is
+    /// `Timeout`. An answer that changes in between, because another loop has ended, leaves it on the list or brings it back.
+    pub(crate) fn unless(
+        mut self,
+        leaves: impl Fn() -> bool,
+    ) -> impl Future<Output = Result<Item<'q, K>, GetTimeoutError>> {
+        poll_fn(move |cx| {
+            if leaves() {
+                return Poll::Ready(Err(GetTimeoutError::Timeout));
+            }
+            match Pin::new(&mut self).poll(cx) {
+                Poll::Pending if leaves() => Poll::Ready(Err(GetTimeoutError::Timeout)),
+                poll => poll.map(|item| item.ok_or(GetTimeoutError::ShutDown)),
+            }
+        })
+    }
 }
 
 impl<'q, K> Future for GetAsync<'q, K> {
@@ -130,5 +148,26 @@ impl<K> Drop for GetAsync<'_, K> {
 impl<K> fmt::Debug for GetAsync<'_, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("GetAsync").field("state", &self.state).finish_non_exhaustive()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::{Driver, WorkQueue};
+    use std::cell::Cell;
+
+    /// A loop may have to end, and then need not, because another one has ended: it comes back at once, or is on the list of getters.
+    #[test]
+    fn a_task_that_need_not_leave_any_more_waits_on_the_list() {
+        let queue = WorkQueue::<u32>::builder().driver(Driver::Manual).build();
+        for (leaves_at, comes_back) in [(0, true), (1, true), (2, false)] {
+            let asked = Cell::new(0);
+            let mut get =
+                std::pin::pin!(queue.get_async().in_loop().unless(|| asked.replace(asked.get() + 1) == leaves_at));
+            let poll = get.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+            assert_eq!(matches!(poll, Poll::Ready(Err(GetTimeoutError::Timeout))), comes_back, "{leaves_at}");
+            assert!(comes_back || queue.stats().waiters == 1, "{leaves_at}: nobody would wake it");
+        }
     }
 }

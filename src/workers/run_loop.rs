@@ -232,20 +232,8 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
                 give_way_once().await;
             }
             keys += 1;
-            let may_end = || loops.may_end(&self.counts);
-            let item = {
-                let mut get = pin!(queue.get_async().in_loop());
-                poll_fn(|cx| {
-                    // Before it takes a key, and after it has gone on the list: see `size.rs`.
-                    let poll = if may_end() { Poll::Pending } else { get.as_mut().poll(cx) };
-                    match poll {
-                        Poll::Pending if may_end() => Poll::Ready(Err(GetTimeoutError::Timeout)),
-                        poll => poll.map(|item| item.ok_or(GetTimeoutError::ShutDown)),
-                    }
-                })
-                .await
-            };
-            let item = match item {
+            let next = queue.get_async().in_loop().unless(|| loops.may_end(&self.counts));
+            let item = match next.await {
                 Ok(item) => item,
                 Err(GetTimeoutError::Timeout) => continue,
                 Err(GetTimeoutError::ShutDown) => return,
