@@ -136,6 +136,82 @@ fn a_finish_begins_nothing() {
     }
 }
 
+/// A key whose copy in the queue calls this when it is dropped.
+struct Drops(u32, Option<Box<dyn Fn() + Send + Sync>>);
+
+impl Clone for Drops {
+    fn clone(&self) -> Self {
+        Self(self.0, None)
+    }
+}
+
+impl PartialEq for Drops {
+    fn eq(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+}
+
+impl Eq for Drops {}
+
+impl std::hash::Hash for Drops {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.0.hash(state);
+    }
+}
+
+impl Drop for Drops {
+    fn drop(&mut self) {
+        if let Some(call) = self.1.take() {
+            call();
+        }
+    }
+}
+
+/// A loop waits for the keys of a paused group. While a stop takes these out, in several steps, a key that was added while it was
+/// processing is queued again in this group. The loop ends nevertheless.
+#[test]
+fn a_stop_ends_loops_that_wait_behind_a_paused_group() {
+    const LOOPS: [fn(&Workers<Drops>); 4] = [
+        |workers| workers.run(|_: &Item<'_, Drops>| ()),
+        |workers| block_on(workers.run_async(async |_: &Item<'_, Drops>| ())),
+        |workers| workers.run_batch(2, Duration::ZERO, |_| ()),
+        |workers| block_on(workers.run_batch_async(2, Duration::ZERO, async |_| ())),
+    ];
+    const ENDS: [fn(&Workers<Drops>) -> Leftover<Drops>; 4] = [
+        |workers| workers.finish(Duration::MAX),
+        |workers| block_on(workers.finish_until(pending::<()>())),
+        Workers::stop,
+        |workers| workers.drain_timeout(Duration::ZERO),
+    ];
+    const KEYS: u32 = 1000;
+    for (which, (run, end)) in LOOPS.into_iter().flat_map(|run| ENDS.map(|end| (run, end))).enumerate() {
+        let queue = WorkQueue::builder().fair_by(|_: &Drops| 0).build();
+        queue.add(Drops(0, None));
+        let held = Mutex::new(Some(queue.get_owned().unwrap()));
+        queue.add(Drops(0, None));
+        queue.group(&Drops(0, None)).pause(Duration::from_secs(3600)).unwrap();
+        queue.add(Drops(1, Some(Box::new(move || held.lock().unwrap().take().unwrap().done()))));
+        queue.add_all((2..KEYS).map(|n| Drops(n, None)));
+        let workers = queue.workers().build();
+        let waits = thread::spawn({
+            let workers = workers.clone();
+            move || run(&workers)
+        });
+        while queue.stats().waiters == 0 {
+            thread::yield_now();
+        }
+        let left = within_30_s(move || {
+            let mut left = end(&workers);
+            waits.join().unwrap();
+            left.extend(workers.stop());
+            left
+        });
+        let mut queued = Vec::from_iter(left.queued.iter().map(|key| key.0));
+        queued.sort_unstable();
+        assert_eq!((queued, left.processing.len()), (Vec::from_iter(0..KEYS), 0), "{which}");
+    }
+}
+
 /// What a finish that was dropped has taken out is in the result of the next stop.
 #[test]
 fn a_finish_that_is_dropped_loses_nothing() {

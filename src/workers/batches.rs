@@ -114,9 +114,9 @@ impl<'q, K: Hash + Eq + Clone + Send + Sync + 'static> Current<'q, K> {
         (!self.linger.is_zero() && self.items.len() < self.max).then(|| now().saturating_add(nanos(self.linger)))
     }
 
-    /// Waits for a key, and fills the batch. If the queue is shut down and no key is queued, it stays empty.
+    /// Waits for a key, and fills the batch. If the queue is shut down and no key is queued, or the loop is to end, it stays empty.
     fn fill(&mut self) {
-        let Some(first) = self.own.queue().get() else { return };
+        let Ok(first) = self.own.next() else { return };
         self.push(first);
         let Some(until) = self.lingers() else { return };
         while self.items.len() < self.max {
@@ -126,7 +126,7 @@ impl<'q, K: Hash + Eq + Clone + Send + Sync + 'static> Current<'q, K> {
     }
 
     async fn fill_async(&mut self) {
-        let Some(first) = self.own.queue().get_async().in_loop().await else { return };
+        let Ok(first) = self.own.next_async().await else { return };
         self.push(first);
         let Some(until) = self.lingers() else { return };
         while self.items.len() < self.max {
@@ -189,7 +189,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
         handler: &mut impl FnMut(&mut [BatchItem<'_, K>]) -> R,
     ) {
         let mut current = Current::new(self, max, linger);
-        while !self.is_stopped() {
+        while !self.ends() {
             let ended = catch_unwind(AssertUnwindSafe(|| {
                 current.fill();
                 current.begin().then(|| handler(&mut current.items).into_outcome())
@@ -205,7 +205,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
         handler: &mut impl AsyncFnMut(&mut [BatchItem<'_, K>]) -> R,
     ) {
         let (mut current, mut keys) = (Current::new(self, max, linger), 0);
-        while !self.is_stopped() {
+        while !self.ends() {
             if keys >= KEYS_AT_ONCE as usize {
                 keys = 0;
                 give_way_once().await;

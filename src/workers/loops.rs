@@ -355,7 +355,7 @@ impl Loops {
     pub(super) fn may_end(&self, counts: &Counts) -> bool {
         // Relaxed: it is written before the hub's lock is taken, and read after.
         let ending = self.ending.load(Ordering::Relaxed);
-        ending != 0 && ending != ALL && counts.is_spawned()
+        ending == ALL || ending != 0 && counts.is_spawned()
     }
 
     /// Wakes those that wait for the loops. A waker's panic is caught and counted.

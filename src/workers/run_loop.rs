@@ -149,8 +149,15 @@ impl<K> Loop<K> {
         &self.workers.queue
     }
 
-    pub(super) fn is_stopped(&self) -> bool {
-        self.workers.loops.is_stopped()
+    /// Whether the loop is to end instead of taking a key.
+    #[inline]
+    pub(super) fn ends(&self) -> bool {
+        self.workers.loops.ends(&self.counts)
+    }
+
+    /// Whether it may have to end while it waits for a key.
+    fn may_end(&self) -> bool {
+        self.workers.loops.may_end(&self.counts)
     }
 
     /// Counts a panic of user code.
@@ -187,15 +194,11 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
         handler: &mut impl FnMut(&Item<'_, K>) -> R,
         current: &mut Option<(Item<'q, K>, RunSpan)>,
     ) {
-        let Inner { queue, loops, .. } = &*self.workers;
-        while !loops.ends(&self.counts) {
-            let item = match queue.get_at_once() {
-                Some(item) => item,
-                None => match queue.wait_unless(&|| loops.may_end(&self.counts)) {
-                    Ok(item) => item,
-                    Err(GetTimeoutError::Timeout) => continue,
-                    Err(GetTimeoutError::ShutDown) => return,
-                },
+        while !self.ends() {
+            let item = match self.next() {
+                Ok(item) => item,
+                Err(GetTimeoutError::Timeout) => continue,
+                Err(GetTimeoutError::ShutDown) => return,
             };
             let (item, span) = current.insert((item, RunSpan::none()));
             self.enter(span, item);
@@ -225,15 +228,13 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
         current: &mut Option<(Item<'q, K>, RunSpan)>,
     ) {
         let mut keys = 0_u32;
-        let Inner { queue, loops, .. } = &*self.workers;
-        while !loops.ends(&self.counts) {
+        while !self.ends() {
             if keys == KEYS_AT_ONCE {
                 keys = 0;
                 give_way_once().await;
             }
             keys += 1;
-            let next = queue.get_async().in_loop().unless(|| loops.may_end(&self.counts));
-            let item = match next.await {
+            let item = match self.next_async().await {
                 Ok(item) => item,
                 Err(GetTimeoutError::Timeout) => continue,
                 Err(GetTimeoutError::ShutDown) => return,
@@ -264,6 +265,20 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Loop<K> {
                 None => self.timed_out(item, &span),
             }
         }
+    }
+
+    /// Waits for a key. If the loop may have to [end](Self::ends) instead, the error is `Timeout`.
+    #[inline]
+    pub(super) fn next(&self) -> Result<Item<'_, K>, GetTimeoutError> {
+        match self.queue().get_at_once() {
+            Some(item) => Ok(item),
+            None => self.queue().wait_unless(&|| self.may_end()),
+        }
+    }
+
+    /// The same, for a task.
+    pub(super) fn next_async(&self) -> impl Future<Output = Result<Item<'_, K>, GetTimeoutError>> {
+        self.queue().get_async().in_loop().unless(|| self.may_end())
     }
 
     /// Begins the span of a run. This calls user code, which may panic, so the caller has stored the item before.

@@ -12,6 +12,8 @@
 //! wants fewer loops sets `ending` before it takes the getters off the list, for which both take the hub's lock. A loop that comes later
 //! therefore sees the number, and one that came earlier is woken, and looks again before it takes a key.
 //!
+//! A stop ends the loops in the same way, because after a shut-down, too, a loop waits while a group that is held back has queued keys.
+//!
 //! **No wake-up is lost**, because a loop that leaves the list hands on the wake-up that it may have received for a key, as a dropped
 //! `get_async` does (W3).
 //!
