@@ -183,7 +183,7 @@ fn a_stop_ends_loops_that_wait_behind_a_paused_group() {
         Workers::stop,
         |workers| workers.drain_timeout(Duration::ZERO),
     ];
-    const KEYS: u32 = 1000;
+    const KEYS: u32 = 300;
     for (which, (run, end)) in LOOPS.into_iter().flat_map(|run| ENDS.map(|end| (run, end))).enumerate() {
         let queue = WorkQueue::builder().fair_by(|_: &Drops| 0).build();
         queue.add(Drops(0, None));
