@@ -12,11 +12,12 @@ mod support {
 use futures_executor::block_on;
 use keyqueue::{AddOptions, Added, Item, Leftover, Outcome, Priority, Tally, WorkQueue, WorkQueueBuilder, Workers};
 use std::collections::BTreeSet;
-use std::future::{pending, ready};
+use std::future::{Future, pending, ready};
 use std::panic::resume_unwind;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
-use std::task::{Context, Waker};
+use std::task::{Context, Wake, Waker};
 use std::thread;
 use std::time::Duration;
 use support::within::within_30_s;
@@ -209,6 +210,41 @@ fn a_stop_ends_loops_that_wait_behind_a_paused_group() {
         let mut queued = Vec::from_iter(left.queued.iter().map(|key| key.0));
         queued.sort_unstable();
         assert_eq!((queued, left.processing.len()), (Vec::from_iter(0..KEYS), 0), "{which}");
+    }
+}
+
+/// A task that is polled as soon as it is woken.
+struct AtOnce(Mutex<Pin<Box<dyn Future<Output = ()> + Send>>>);
+
+impl Wake for AtOnce {
+    fn wake(self: Arc<Self>) {
+        _ = self.0.lock().unwrap().as_mut().poll(&mut Context::from_waker(Waker::noop()));
+    }
+}
+
+/// The shut-down ends the pause, and wakes the loops before the stop has taken the keys out: they end without a key.
+#[test]
+fn a_stop_of_a_paused_queue_begins_nothing() {
+    type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
+    const LOOPS: [fn(&Workers<Key>) -> Work; 2] = [
+        |workers| Box::pin(workers.run_async(async |_: &Item<'_, Key>| ())),
+        |workers| Box::pin(workers.run_batch_async(2, Duration::ZERO, async |_| ())),
+    ];
+    for (name, mode) in MODES {
+        for run in LOOPS {
+            for stop in [Workers::stop as Stop, |workers| workers.finish(Duration::MAX)] {
+                let queue = mode().build();
+                queue.pause();
+                queue.add_all([(0, 1), (1, 2)]);
+                let workers = queue.workers().build();
+                let work = Arc::new(AtOnce(Mutex::new(run(&workers))));
+                let waker = Waker::from(Arc::clone(&work));
+                assert!(work.0.lock().unwrap().as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+                let left = stop(&workers);
+                assert_eq!((workers.tally().running, queue.stats().handed_out), (0, 0), "{name}");
+                assert_eq!(set(&left.queued), set(&[(0, 1), (1, 2)]), "{name}");
+            }
+        }
     }
 }
 
