@@ -191,7 +191,8 @@ fn a_drain_gets_more_loops() {
     assert_eq!(seen.runs.load(SeqCst), 10);
 }
 
-/// Zero, and workers without a loop of `spawn`: before one was started, and after all have ended. A stop is no error.
+/// Zero, numbers that no machine has room for, and workers without a loop of `spawn`: before one was started, and after all have ended. A
+/// stop is no error.
 #[test]
 fn what_cannot_be_done_is_an_error() {
     let queue = WorkQueue::new();
@@ -201,6 +202,9 @@ fn what_cannot_be_done_is_an_error() {
     let seen = Seen::default().open();
     let workers = spawn(&queue, 2, &seen);
     assert!(error(&workers, 0).to_string().contains("pause"));
+    for huge in [usize::MAX, 1_000_001] {
+        assert_eq!(error(&workers, huge).kind(), ErrorKind::InvalidInput);
+    }
     assert_eq!(workers.tally().running, 2);
     let stopped = workers.clone();
     drop(stopped.stop());

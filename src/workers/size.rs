@@ -28,6 +28,9 @@ use std::hash::Hash;
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+/// No more loops can be asked for, because the counts of all of them are allocated before the first one starts.
+const MOST: usize = 1_000_000;
+
 /// Starts a thread or a task for a loop.
 pub(super) trait Start<K>: Send + Sync {
     /// If it fails, the loop has ended.
@@ -89,8 +92,9 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
     /// of the last call. To have nothing processed for a while, [pause](crate::WorkQueue::pause) the queue.
     ///
     /// # Errors
-    /// With [`InvalidInput`](io::ErrorKind::InvalidInput) if `n` is 0, or if no loop of `spawn` or `spawn_tasks` is left whose handler a
-    /// new one could call. With the error of the system if a thread cannot be started: those that were started before go on.
+    /// With [`InvalidInput`](io::ErrorKind::InvalidInput) if `n` is 0 or more than a million, or if no loop of `spawn` or `spawn_tasks` is
+    /// left whose handler a new one could call. With the error of the system if a thread cannot be started: those that were started before
+    /// go on.
     ///
     /// # Examples
     /// ```
@@ -112,6 +116,9 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
         let invalid = |what| Err(io::Error::new(io::ErrorKind::InvalidInput, what));
         if n == 0 {
             return invalid("set_concurrency: 0 loops would process no key; `pause` of the queue does that");
+        }
+        if n > MOST {
+            return invalid("set_concurrency: more than a million loops");
         }
         let inner = &self.inner;
         let Some(starter) = inner.starter.lock().clone().and_then(|starter| starter.upgrade()) else {
