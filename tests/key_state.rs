@@ -205,7 +205,8 @@ mod slow {
     }
 }
 
-/// The text of the last error stays until a run succeeds: of errors, of reasons to give up, and of panics. The oldest goes first.
+/// The text of the last error stays until a run succeeds, and a requeue with options keeps it, too: of errors, of reasons to give up, and
+/// of panics. The oldest goes first.
 #[test]
 fn the_last_error_is_kept_until_a_success() {
     let queue = WorkQueue::<String>::builder().on_panic(keyqueue::OnPanic::Retry).build();
@@ -232,6 +233,8 @@ fn the_last_error_is_kept_until_a_success() {
     run(&["a"], |_| Outcome::Retry);
     assert_eq!(last("a").as_deref(), Some("refused"), "a retry without an error has no other text");
     run(&["b"], |_| Outcome::failed("gone again"));
+    let later = |_: &str| Outcome::RequeueWith(keyqueue::AddOptions::new().after(Duration::from_secs(3600)));
+    run(&["b"], later);
     run(&["d"], |_| Outcome::failed("é".repeat(1000)));
     assert_eq!(last("a"), None, "the oldest of four");
     assert_eq!((last("b").as_deref(), last("d")), (Some("gone again"), Some("é".repeat(512))));

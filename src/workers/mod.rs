@@ -306,8 +306,9 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkersBuilder<K> {
     /// [`KeyState::last_error`](crate::KeyState::last_error): what a handler returned as an error or as the reason of an
     /// [`Outcome::GiveUp`], or the message of its panic. A text is at most a kilobyte long. If there are too many, the oldest goes.
     ///
-    /// A text stays until a run of its key succeeds, whichever workers run it, even if the key is given up or removed meanwhile. While the
-    /// queue keeps texts, each success hashes its key once more and takes a lock. 0, the default, keeps none.
+    /// A text stays until a run of its key succeeds, whichever workers run it, even if the key is given up or removed meanwhile.
+    /// [`Outcome::RequeueWith`], which keeps the key's failures, leaves it, too. While the queue keeps texts, each success hashes its key once
+    /// more and takes a lock. 0, the default, keeps none.
     ///
     /// # Examples
     /// ```
