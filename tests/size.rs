@@ -262,6 +262,29 @@ fn tasks_become_more_and_fewer() {
     }
 }
 
+/// The tasks of the last call have ended, and those of an earlier one are left: new ones get the handler of these.
+#[cfg(feature = "tokio")]
+#[test]
+fn tasks_of_an_earlier_call_become_more() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
+    let (queue, seen, last) = (WorkQueue::<u32>::new(), Arc::new(Seen::default()), Seen::default().open());
+    let workers = queue.workers().build();
+    spawn_tasks(&workers, &runtime, 1, &seen);
+    queue.add(0);
+    wait_until(|| seen.at_once.load(SeqCst) == 1);
+    spawn_tasks(&workers, &runtime, 1, &last);
+    wait_until(|| queue.stats().waiters == 1);
+    workers.set_concurrency(1).unwrap(); // the idle one ends
+    wait_until(|| workers.tally().running == 1);
+    assert_eq!(Arc::strong_count(&last), 1);
+    workers.set_concurrency(2).unwrap();
+    queue.add(1);
+    wait_until(|| seen.at_once.load(SeqCst) == 2);
+    seen.is_open.store(true, SeqCst);
+    assert!(workers.drain().is_empty());
+    assert_eq!(Arc::strong_count(&seen), 1);
+}
+
 /// Tasks that end with their runtime count among those that were to end, and new ones cannot be started there.
 #[cfg(feature = "tokio")]
 #[test]

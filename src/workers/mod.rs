@@ -122,8 +122,8 @@ struct Inner<K> {
     refused: Mutex<Vec<(SlotId, K)>>,
     /// What [`Workers::finish`] has taken out, until it or another stop returns it.
     taken: Mutex<Leftover<K>>,
-    /// What has started the latest of the loops that [`Workers::set_concurrency`] counts.
-    starter: Mutex<Option<std::sync::Weak<dyn Start<K>>>>,
+    /// What has started the loops that [`Workers::set_concurrency`] counts, the latest last.
+    starters: Mutex<Vec<std::sync::Weak<dyn Start<K>>>>,
 }
 
 impl<K> Drop for Inner<K> {
@@ -511,8 +511,8 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> WorkersBuilder<K> {
         let (queue, hooks, loops) = (self.queue, self.hooks, Loops::default());
         let counter = queue.shared.count_runs(|counters| counters.insert(loops.counter()));
         let (refused, taken) = (Mutex::new(Vec::new()), Mutex::new(Leftover::nothing()));
-        let starter = Mutex::new(None);
-        Workers { inner: Arc::new(Inner { queue, hooks, loops, counter, refused, taken, starter }) }
+        let starters = Mutex::new(Vec::new());
+        Workers { inner: Arc::new(Inner { queue, hooks, loops, counter, refused, taken, starters }) }
     }
 
     /// What is wrong with the settings.

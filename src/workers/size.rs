@@ -74,7 +74,9 @@ where
 impl<K> Inner<K> {
     pub(super) fn start_with<S: Start<K> + 'static>(&self, starter: &std::sync::Arc<S>) {
         let starter: std::sync::Arc<dyn Start<K>> = std::sync::Arc::clone(starter) as _;
-        *self.starter.lock() = Some(std::sync::Arc::downgrade(&starter));
+        let starters = &mut *self.starters.lock();
+        starters.retain(|starter| starter.strong_count() > 0);
+        starters.push(std::sync::Arc::downgrade(&starter));
     }
 }
 
@@ -89,7 +91,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
     /// key first. After a [`stop`](Self::stop) or [`finish`](Self::finish) this changes nothing.
     ///
     /// If `spawn_tasks` was called several times, `n` is the number of all its tasks together, and new ones get the handler and the runtime
-    /// of the last call. To have nothing processed for a while, [pause](crate::WorkQueue::pause) the queue.
+    /// of the last call of which a task is left. To have nothing processed for a while, [pause](crate::WorkQueue::pause) the queue.
     ///
     /// # Errors
     /// With [`InvalidInput`](io::ErrorKind::InvalidInput) if `n` is 0 or more than a million, or if no loop of `spawn` or `spawn_tasks` is
@@ -121,7 +123,8 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Workers<K> {
             return invalid("set_concurrency: more than a million loops");
         }
         let inner = &self.inner;
-        let Some(starter) = inner.starter.lock().clone().and_then(|starter| starter.upgrade()) else {
+        let starter = inner.starters.lock().iter().rev().find_map(std::sync::Weak::upgrade);
+        let Some(starter) = starter else {
             return invalid("set_concurrency: no loop of `spawn` or `spawn_tasks` is left");
         };
         let (more, fewer) = inner.loops.resize(n);
