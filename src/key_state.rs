@@ -45,8 +45,8 @@ pub struct KeyState {
     pub delay: Option<KeyDelay>,
     /// Its failures since they were last forgotten, as [`num_requeues`](crate::WorkQueue::num_requeues) counts them.
     pub failures: usize,
-    /// The error of its last failed run, if its workers [keep errors](crate::WorkersBuilder::keep_errors), and no run has succeeded since
-    /// (other than with [`Outcome::RequeueWith`](crate::Outcome::RequeueWith)): the first kilobyte of its text, or the message of the panic.
+    /// The error of its last failed run, if its workers [keep errors](crate::WorkersBuilder::keep_errors), and no run has succeeded since,
+    /// other than with [`RequeueWith`](crate::Outcome::RequeueWith): the first kilobyte of its text, or the message of the panic.
     pub last_error: Option<String>,
 }
 

@@ -178,7 +178,8 @@ fn a_stop_ends_loops_that_wait_behind_a_paused_group() {
         |workers| workers.run_batch(2, Duration::ZERO, |_| ()),
         |workers| block_on(workers.run_batch_async(2, Duration::ZERO, async |_| ())),
     ];
-    const ENDS: [fn(&Workers<Drops>) -> Leftover<Drops>; 4] = [
+    type End = fn(&Workers<Drops>) -> Leftover<Drops>;
+    const ENDS: [End; 4] = [
         |workers| workers.finish(Duration::MAX),
         |workers| block_on(workers.finish_until(pending::<()>())),
         Workers::stop,
