@@ -182,7 +182,7 @@ impl<'q> Run<'q> {
         self.catch_up();
         let mut has_ended = false;
         if !matches!(place, At::Holding(_)) && !gives_way {
-            if place == At::Free && self.stopped || started.is_empty() && self.reference.is_over() {
+            if self.stopped || started.is_empty() && self.reference.is_over() {
                 has_ended = true;
             } else if let Some((key, priority)) = started.first() {
                 assert!(self.reference.next_keys().contains(key), "key {key} is not next");
