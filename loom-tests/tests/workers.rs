@@ -295,6 +295,29 @@ fn stop_meets_the_done_of_a_full_group() {
     });
 }
 
+/// `stop` beside a loop that waits behind a paused group, and beside the end of a hand-out that queues a key in this group: the loop ends.
+#[test]
+fn a_stop_ends_a_loop_behind_a_paused_group() {
+    for way in WAYS {
+        check(move || {
+            let queue = WorkQueue::builder().fair_by(|_: &u64| 0).build();
+            queue.add(1);
+            let item = queue.get().unwrap().into_owned();
+            queue.add(1);
+            queue.group(&1).pause(Duration::MAX).unwrap();
+            let workers = start(queue.workers(), way, |_| ());
+            let holder = thread::spawn(move || item.done());
+            let left = workers.stop();
+            workers.join();
+            holder.join().unwrap();
+            let last = workers.stop();
+            let mut keys = [left.queued, last.queued].concat();
+            keys.dedup();
+            assert_eq!((keys, workers.tally().succeeded), (vec![1], 0));
+        });
+    }
+}
+
 /// `stop` beside a getter that takes a queued key, and one that a `done` queues: what the getter holds is in `processing`, or done.
 #[test]
 fn stop_meets_a_getter() {
