@@ -19,11 +19,11 @@ impl<K> Shared<K> {
     pub(crate) fn poll_dirty(&self, claimed: &Claimed<K>, ticket: &mut Option<TaskTicket>, waker: &Waker) -> bool {
         if_free!(self, _free => self.free_poll_dirty(claimed, ticket, waker.clone()));
         let (locked, waker) = (self.home(claimed), waker.clone());
-        // A waker is foreign code, so one that is replaced is dropped after the locks.
-        let _older;
         let mut held = locked.lock();
         let Some(of) = held.marks().wait_for_dirty(claimed) else { return true };
-        _older = self.hub().tasks.insert(Event::Dirty(locked.index, of), ticket, waker);
+        let older = self.hub().tasks.insert(Event::Dirty(locked.index, of), ticket, waker);
+        drop(held);
+        self.discard(older); // a waker is foreign code, so one that is replaced is dropped after the locks
         false
     }
 }

@@ -555,7 +555,8 @@ impl<K> Shared<K> {
 
     pub(super) fn free_poll_dirty(&self, claimed: &Claimed<K>, ticket: &mut Option<TaskTicket>, waker: Waker) -> bool {
         // The waiter goes on the list before the step, so that an add that makes the key dirty after the step finds it there.
-        let _older = self.hub().tasks.insert(Event::DirtyNode(claimed.hash()), ticket, waker);
+        let older = self.hub().tasks.insert(Event::DirtyNode(claimed.hash()), ticket, waker);
+        self.discard(older);
         let wait = |bits: Bits| if bits.is_dirty() { (bits, true) } else { (bits.await_dirty(), false) };
         let is_dirty = claimed.node().word().step(wait).1;
         if is_dirty {

@@ -381,12 +381,13 @@ impl<K> Shared<K> {
     ) -> bool {
         // Dropped after the lock, because wakers are foreign code (W4).
         let waker = waker.clone();
-        let _older;
         let mut hub = self.hub();
         if has_come(&hub) {
             return true;
         }
-        _older = hub.tasks.insert(of, ticket, waker);
+        let older = hub.tasks.insert(of, ticket, waker);
+        drop(hub);
+        self.discard(older);
         false
     }
 

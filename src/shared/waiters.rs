@@ -154,9 +154,9 @@ mod tests {
         assert!(waiting().is_empty());
     }
 
-    /// The waker of a task that no longer waits panics when it is dropped. That is caught and counted (W4).
+    /// The waker of a task that comes with another one, or no longer waits, panics when it is dropped. That is caught and counted (W4).
     #[test]
-    fn a_waker_may_panic_when_its_task_leaves() {
+    fn a_waker_may_panic_when_it_is_dropped() {
         struct Panics;
         impl std::task::Wake for Panics {
             fn wake(self: std::sync::Arc<Self>) {}
@@ -166,13 +166,19 @@ mod tests {
                 std::panic::resume_unwind(Box::new("as planned"));
             }
         }
-        let queue = WorkQueue::<u32>::new();
-        let mut shut_down = Box::pin(queue.until_shutting_down());
-        let waker = Waker::from(std::sync::Arc::new(Panics));
-        assert!(shut_down.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
-        drop(waker);
-        drop(shut_down);
-        assert_eq!(queue.stats().caught_panics, 1);
+        let queue = WorkQueue::new();
+        queue.add(1);
+        let item = queue.get().unwrap();
+        let (mut shut_down, mut dirty) = (Box::pin(queue.until_shutting_down()), Box::pin(item.until_dirty()));
+        for _ in 0..2 {
+            for future in [shut_down.as_mut() as std::pin::Pin<&mut dyn Future<Output = ()>>, dirty.as_mut()] {
+                let waker = Waker::from(std::sync::Arc::new(Panics));
+                assert!(future.poll(&mut Context::from_waker(&waker)).is_pending());
+            }
+        }
+        assert_eq!(queue.stats().caught_panics, 2, "of the wakers that were replaced");
+        drop((shut_down, dirty));
+        assert_eq!(queue.stats().caught_panics, 4);
     }
 
     /// The end of the work of a shard wakes all, if one of them waits for this shard. Those of an earlier list do not count.
