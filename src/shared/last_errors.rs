@@ -25,6 +25,16 @@ struct Texts {
     /// The number of texts that were noted, which says how old each is.
     noted: u64,
     by_hash: BTreeMap<u64, (u64, String)>,
+    /// The hashes, the oldest text first.
+    by_age: BTreeMap<u64, u64>,
+}
+
+impl Texts {
+    fn take(&mut self, hash: u64) -> Option<String> {
+        let (noted, text) = self.by_hash.remove(&hash)?;
+        self.by_age.remove(&noted);
+        Some(text)
+    }
 }
 
 impl Default for LastErrors {
@@ -40,10 +50,12 @@ impl LastErrors {
             let texts = &mut *self.texts.lock();
             texts.noted += 1;
             self.any.store(true, Ordering::Relaxed); // Relaxed, as in `clear`: see there
-            let before = texts.by_hash.insert(hash, (texts.noted, text));
-            let oldest = || texts.by_hash.iter().min_by_key(|(_, (noted, _))| *noted).map(|(hash, _)| *hash);
-            let oldest = if texts.by_hash.len() > most { oldest() } else { None };
-            (before, oldest.and_then(|oldest| texts.by_hash.remove(&oldest)))
+            let before = texts.take(hash);
+            texts.by_hash.insert(hash, (texts.noted, text));
+            texts.by_age.insert(texts.noted, hash);
+            let oldest = texts.by_age.first_key_value().map(|(_, hash)| *hash);
+            let oldest = oldest.filter(|_| texts.by_hash.len() > most);
+            (before, oldest.and_then(|oldest| texts.take(oldest)))
         };
     }
 
@@ -60,7 +72,7 @@ impl LastErrors {
     fn clear(&self, hash: u64) {
         let _dropped_after_the_lock = {
             let texts = &mut *self.texts.lock();
-            let text = texts.by_hash.remove(&hash);
+            let text = texts.take(hash);
             self.any.store(!texts.by_hash.is_empty(), Ordering::Relaxed);
             text
         };
