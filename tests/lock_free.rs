@@ -3,9 +3,12 @@
 #![cfg(feature = "lock-free")]
 
 use keyqueue::{AddOptions, Added, Clock, DelayedAdd, Driver, Priority, Stats, WorkQueue, WorkQueueBuilder};
+use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::OnceLock;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::task::{Context, Wake};
 use std::thread;
 use std::time::Duration;
 
@@ -433,4 +436,62 @@ fn a_drain_ends_beside_refused_adds() {
         is_over.store(true, Relaxed);
         assert!(drained.is_ok(), "{drained:?}");
     });
+}
+
+/// An executor that polls its task at once, in the call that wakes it.
+struct AtOnce {
+    task: Mutex<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    wakes: AtomicUsize,
+    is_ready: AtomicBool,
+}
+
+impl AtOnce {
+    fn poll(self: &Arc<Self>) {
+        // A task that is woken while it is polled is polled again after that.
+        while let Ok(mut task) = self.task.try_lock() {
+            let before = self.wakes.load(Relaxed);
+            let waker = Arc::clone(self).into();
+            self.is_ready.store(task.as_mut().poll(&mut Context::from_waker(&waker)).is_ready(), Relaxed);
+            let wakes = self.wakes.load(Relaxed);
+            assert!(wakes < 1000, "it wakes itself again and again");
+            if wakes == before {
+                return;
+            }
+        }
+    }
+}
+
+impl Wake for AtOnce {
+    fn wake(self: Arc<Self>) {
+        self.wakes.fetch_add(1, Relaxed);
+        self.poll();
+    }
+}
+
+/// The call that ends the work wakes a task that waits for that. The task looks at once, and no longer finds this call under way (W4).
+#[test]
+fn a_waker_may_look_whether_the_work_is_over() {
+    for drains in [false, true] {
+        let (clock, time) = Clock::mock();
+        let queue = lock_free().clock(clock).driver(Driver::Manual).build();
+        queue.add(1);
+        queue.get().unwrap().retry();
+        time.advance(Duration::from_secs(3600));
+        assert_eq!(queue.turn(), 1);
+        let item = queue.get().unwrap(); // the records count its failure
+        let other = queue.clone();
+        let task = async move {
+            match drains {
+                true => other.shut_down_with_drain_async().await,
+                false => other.wait_idle_async().await,
+            }
+        };
+        let (task, wakes) =
+            (Mutex::<Pin<Box<dyn Future<Output = ()> + Send>>>::new(Box::pin(task)), AtomicUsize::new(0));
+        let task = Arc::new(AtOnce { task, wakes, is_ready: AtomicBool::new(false) });
+        task.poll();
+        assert!(!task.is_ready.load(Relaxed));
+        item.succeed();
+        assert!(task.is_ready.load(Relaxed));
+    }
 }

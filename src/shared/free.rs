@@ -359,8 +359,8 @@ impl<K> Shared<K> {
         let _ended = records.verb(|machine, mode| machine.done(&mut None, claimed, end, 0, mode));
         let (_added, worked) = records.settle_end(node, was_dirty, false);
         let has_added = records.owed.has(Owed::ADDED);
-        records.end();
         drop(on_its_way);
+        records.end();
         if self.has_extras() {
             self.tell_done(worked, has_added);
         }
@@ -432,8 +432,8 @@ impl<K> Shared<K> {
         let on_its_way = free.begin(); // as in `free_expire`
         let mut records = this.records(free);
         if how.may_delay() && records.mode.is_open && !records.machine.has_room_for_delay() {
-            records.end();
             drop(on_its_way);
+            records.end();
             this.refuse_requeue(claimed);
         }
         let (held, was_dirty) = records.hold(node);
@@ -442,8 +442,8 @@ impl<K> Shared<K> {
                 let (answer, worked) = records.settle_end(node, was_dirty, added == Added::Deferred);
                 let added = answer.unwrap_or(added);
                 let has_added = records.owed.has(Owed::ADDED);
-                records.end();
                 drop(on_its_way);
+                records.end();
                 fence(Ordering::SeqCst); // W6
                 Self::after_requeue(this, None, added, worked, has_added);
                 Ok(added)
@@ -453,8 +453,8 @@ impl<K> Shared<K> {
                 let _ended = records.verb(|machine, mode| machine.done(&mut None, held, End::Done, 0, mode));
                 let _as_it_is_dirty = records.machine.pop_dirty();
                 let _none = records.settle(node, None);
-                records.end();
                 drop(on_its_way);
+                records.end();
                 // An add that has found the queue open may still make the key dirty. Then the key comes back, and its owner must not list
                 // it.
                 while !free.is_settled(free.settled()) {
@@ -570,6 +570,7 @@ impl<K> Shared<K> {
     /// Adds some of the keys whose delays have expired.
     pub(super) fn free_expire(&self, free: &Free<K>, now: u64, at_most: usize) -> Expired {
         // Begun before it is known that the queue is open, until the last push, so that nobody is told meanwhile that nothing is left (F9).
+        // No longer, because a waker is foreign code, which may wait until no add is under way (W4).
         let on_their_way = free.begin();
         let mut records = self.records(free);
         let mut expired = records.verb(|machine, mode| machine.expire(now, at_most, mode));
@@ -590,8 +591,8 @@ impl<K> Shared<K> {
             // After the shut-down nothing expires.
             self.first.set_driver_until(if records.mode.is_open { records.machine.until() } else { NEVER });
         }
-        records.end();
         drop(on_their_way);
+        records.end();
         expired
     }
 
