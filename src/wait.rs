@@ -3,7 +3,7 @@
 //! The list is plain data under its owner's lock. Because no waiter is woken under a lock, the waiters that are taken out go to a
 //! [`WakeList`], which the owner wakes after it has unlocked.
 
-use crate::panics::contained;
+use crate::panics::{contained, drop_each};
 use crate::sync::{Mutex, Unparker, model_const, with_parker};
 use crate::time::deadline::Deadline;
 use std::collections::{BTreeMap, VecDeque};
@@ -187,17 +187,17 @@ pub(crate) fn park_on<T, R>(
     })
 }
 
-/// Like [`park_on`], for a task. Returns whether the task is `done`; otherwise puts it on the list, and sets `ticket`.
+/// Like [`park_on`], for a task. Returns whether the task is `done`; otherwise puts it on the list, and sets `ticket`. Also returns how many
+/// panics were caught: the drop of the waker that was there before may panic.
 pub(crate) fn poll_on<T>(
     data: &Mutex<T>,
     list: ListOf<T>,
     ticket: &mut Option<Ticket>,
     waker: &Waker,
     done: impl FnOnce(&mut T) -> bool,
-) -> bool {
+) -> (bool, usize) {
     let mut waiter = Some(Waiter::Task(waker.clone()));
-    // Dropped after the lock, because wakers are user code.
-    let (done, _listed) = {
+    let (done, listed) = {
         let data = &mut *data.lock();
         let listed = ticket.take().and_then(|ticket| list(data).remove(ticket));
         let done = done(data);
@@ -206,14 +206,13 @@ pub(crate) fn poll_on<T>(
         }
         (done, listed)
     };
-    done
+    (done, drop_each(listed)) // after the lock, because wakers are user code
 }
 
-/// Called when a task stops waiting.
-pub(crate) fn leave<T>(data: &Mutex<T>, list: ListOf<T>, ticket: Option<Ticket>) {
-    if let Some(ticket) = ticket {
-        let _dropped_after_the_lock = list(&mut data.lock()).remove(ticket);
-    }
+/// Called when a task stops waiting. Returns how many panics were caught, as [`poll_on`] does.
+pub(crate) fn leave<T>(data: &Mutex<T>, list: ListOf<T>, ticket: Option<Ticket>) -> usize {
+    let listed = ticket.and_then(|ticket| list(&mut data.lock()).remove(ticket));
+    drop_each(listed) // after the lock
 }
 
 /// Waiters that were taken off their lists and are still to be woken. One waiter needs no allocation.

@@ -17,17 +17,20 @@ mod support {
 }
 
 use futures_executor::block_on;
+use keyqueue::backoff::Stop;
 use keyqueue::observe::Observer;
 use keyqueue::rate_limiter::RateLimiter;
 use keyqueue::{AddOptions, Added, Driver, Item, OnPanic, Outcome, OwnedItem, WorkQueue, WorkQueueBuilder};
 use std::any::Any;
 use std::error::Error;
+use std::future::Future;
 use std::hash::Hash;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
+use std::task::{Context, Wake, Waker};
 use std::thread;
 use std::time::Duration;
 use support::keys::With;
@@ -515,4 +518,31 @@ fn an_unwinding_item_does_not_abort_when_foreign_code_always_panics() {
             }
         }
     });
+}
+
+/// The waker of a task that comes with another one, or no longer waits, panics when it is dropped. That is caught, and joins count it.
+#[test]
+fn a_waker_may_panic_when_it_is_dropped() {
+    struct Panics;
+    impl Wake for Panics {
+        fn wake(self: Arc<Self>) {}
+    }
+    impl Drop for Panics {
+        fn drop(&mut self) {
+            resume_unwind(Box::new("as planned"));
+        }
+    }
+    let (workers, stop) = (WorkQueue::<u32>::new().workers().build(), Stop::new());
+    let _loop_that_runs = workers.run_async(async |_| ());
+    let mut waits: [Pin<Box<dyn Future<Output = ()>>>; 2] =
+        [Box::pin(workers.join_async()), Box::pin(stop.wait_async())];
+    for _ in 0..2 {
+        for wait in &mut waits {
+            let waker = Waker::from(Arc::new(Panics));
+            assert!(wait.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        }
+    }
+    assert_eq!(workers.tally().panicked, 1, "of the waker that was replaced");
+    drop(waits);
+    assert_eq!(workers.tally().panicked, 2);
 }

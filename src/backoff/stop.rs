@@ -187,14 +187,14 @@ impl Future for StopWait<'_> {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let Self { stop, ticket } = self.get_mut();
-        let stopped = poll_on(&stop.0, waiters, ticket, context.waker(), |core| core.stopped);
+        let (stopped, _caught) = poll_on(&stop.0, waiters, ticket, context.waker(), |core| core.stopped);
         if stopped { Poll::Ready(()) } else { Poll::Pending }
     }
 }
 
 impl Drop for StopWait<'_> {
     fn drop(&mut self) {
-        leave(&self.stop.0, waiters, self.ticket);
+        let _caught = leave(&self.stop.0, waiters, self.ticket);
     }
 }
 

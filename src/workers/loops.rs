@@ -462,14 +462,16 @@ impl Future for Ended<'_> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let this = self.get_mut();
-        let ended = poll_on(&this.loops.core, waiting, &mut this.ticket, cx.waker(), |core| core.running.is_empty());
+        let core = &this.loops.core;
+        let (ended, panics) = poll_on(core, waiting, &mut this.ticket, cx.waker(), |core| core.running.is_empty());
+        this.loops.note_panics(panics);
         if ended { Poll::Ready(()) } else { Poll::Pending }
     }
 }
 
 impl Drop for Ended<'_> {
     fn drop(&mut self) {
-        leave(&self.loops.core, waiting, self.ticket);
+        self.loops.note_panics(leave(&self.loops.core, waiting, self.ticket));
     }
 }
 
