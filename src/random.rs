@@ -131,8 +131,8 @@ pub(crate) fn within(max: Duration, factor: f64) -> (Duration, f64) {
         return (LEAST, (max - LEAST).as_nanos() as f64);
     }
     let longest = from_nanos(max.as_nanos() as f64 / (1.0 + factor)).max(LEAST);
-    // Products of more than 2^53 ns are not exact.
-    (longest - longer(longest, factor).saturating_sub(max), factor)
+    // Products of more than 2^53 ns are not exact, and with such a factor they may be wrong by more than the delay.
+    (longest.saturating_sub(longer(longest, factor).saturating_sub(max)).max(LEAST), factor)
 }
 
 /// This number of nanoseconds, rounded down, clamped to `0..=Duration::MAX`.
@@ -166,7 +166,7 @@ mod tests {
     #[test]
     fn jitter_stays_within_a_maximum() {
         let times = [1, 2, 3, 999, 60_000_000_000, (1 << 53) + 1, u64::MAX - 7].map(Duration::from_nanos);
-        let factors = [f64::MIN_POSITIVE, 1e-9, 0.1, 0.5, 1.0, 2.5, 1e6, 1e12, 1e30, f64::MAX, f64::INFINITY];
+        let factors = [f64::MIN_POSITIVE, 0.1, 0.5, 1.0, 2.5, 1e6, 1e12, 2_f64.powi(63), 1e30, f64::MAX, f64::INFINITY];
         for max in times.into_iter().chain([Duration::from_secs(u64::MAX), Duration::MAX - Duration::from_nanos(1)]) {
             for given in factors {
                 let (longest, factor) = within(max, given);
