@@ -34,8 +34,9 @@ use std::time::Duration;
 /// * [`max_ahead`](Self::max_ahead) limits the wait.
 ///
 /// Over any span of time the bucket admits at most `burst + rate * span` tokens. This is exact if a token takes a whole number of
-/// nanoseconds, and otherwise exact to within four nanoseconds of the span. The answers are those of Go's `x/time/rate`, to within a few
-/// nanoseconds. An answer of more than 584 years (292 for some rates) is [`Duration::MAX`], which never ends.
+/// nanoseconds, and otherwise exact to within four nanoseconds of the span. If an empty bucket takes more than 146 years to fill, it is
+/// exact to within a 2^60th of that time instead. The answers are those of Go's `x/time/rate`, to within a few nanoseconds. An answer of
+/// more than 584 years (292 for some rates) is [`Duration::MAX`], which never ends.
 ///
 /// # Traps
 /// An add spends a token even if the queue drops the add because the key has an earlier delay. If a caller adds the same keys again and
