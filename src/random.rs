@@ -90,6 +90,11 @@ impl Jitter {
         self.factor == 0.0
     }
 
+    /// The longest that a delay may become.
+    pub(crate) fn longest(&self, delay: Duration) -> Duration {
+        self.extend(delay, self.factor)
+    }
+
     /// Uniformly distributed in `[0, factor)`.
     #[inline]
     pub(crate) fn part(&self) -> f64 {

@@ -144,7 +144,7 @@ fn the_default_controller_limiter_is_a_backoff_and_a_bucket() {
 // ---- settings of the per-key limiters ----
 
 mod jitter {
-    use super::{Duration, ItemExponentialFailure, ItemFastSlow, RateLimiter, Step, ms};
+    use super::{Clock, Duration, ItemExponentialFailure, ItemFastSlow, RateLimiter, Step, ms};
     use std::collections::HashSet;
 
     /// A delay that has reached the maximum is spread as well, and does not exceed it.
@@ -212,6 +212,23 @@ mod jitter {
         let limiter = ItemFastSlow::new(ms(10), ms(60), 1).jitter(0.5);
         assert!((0..200).all(|key| (ms(10)..ms(15)).contains(&limiter.when(&key))));
         assert!((0..200).all(|key| (ms(60)..ms(90)).contains(&limiter.when(&key))));
+    }
+
+    /// A key is remembered until its delay has passed, in whatever order the settings are made.
+    #[test]
+    fn a_key_that_waits_is_not_forgotten() {
+        for is_last in [false, true] {
+            let (clock, time) = Clock::mock();
+            let limiter = ItemFastSlow::new(ms(1_000), ms(1_000), 1).clock(clock);
+            let limiter = if is_last { limiter } else { limiter.jitter(9.0).seed(1) };
+            let limiter = limiter.retain_recent(ms(1));
+            let limiter = if is_last { limiter.jitter(9.0).seed(1) } else { limiter };
+            for key in 0..50 {
+                time.advance(limiter.when(&key) - Duration::from_nanos(1));
+                limiter.shrink_to_fit();
+                assert_eq!(limiter.num_requeues(&key), 1, "key {key}, with the jitter last: {is_last}");
+            }
+        }
     }
 
     #[test]

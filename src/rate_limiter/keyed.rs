@@ -132,6 +132,13 @@ impl<K> KeyedStore<K> {
         self
     }
 
+    /// If keys are forgotten by their age, remembers them for this time at least.
+    pub(super) fn retain_for(&mut self, time: Duration) {
+        if self.bounds.age != u64::MAX {
+            self.bounds.age = self.bounds.age.max(nanos(time));
+        }
+    }
+
     /// When there are many keys, forgets those whose delays have elapsed.
     pub(super) fn drop_elapsed(mut self) -> Self {
         self.bounds.drop_elapsed = true;

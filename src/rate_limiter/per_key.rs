@@ -291,8 +291,8 @@ impl<K, S: Schedule> PerKey<K, S> {
         self
     }
 
-    /// Forgets a key when it has not failed for `age`, or for twice `age` at the latest. If `age` is shorter than the longest delay, the
-    /// longest delay counts, so that the limiter never forgets a key that waits for its retry.
+    /// Forgets a key when it has not failed for `age`, or for twice `age` at the latest. If `age` is shorter than the longest delay with its
+    /// [jitter](Self::jitter), that delay counts, so that the limiter never forgets a key that waits for its retry.
     ///
     /// Each [`when`](RateLimiter::when) does this work for the shard of its key. Once the calls stop, the limiter keeps its keys until
     /// [`shrink_to_fit`](RateLimiter::shrink_to_fit).
@@ -311,8 +311,9 @@ impl<K, S: Schedule> PerKey<K, S> {
         self
     }
 
-    /// Called after each setting, to find out whether the limiter is plain.
+    /// Called after each setting, because some depend on others: how long keys are remembered, and whether the limiter is plain.
     fn set(mut self) -> Self {
+        self.failures.retain_for(self.jitter.longest(self.schedule.longest()));
         self.plain = self.jitter.is_none() && !self.served_only && !self.failures.needs_time();
         self
     }

@@ -336,10 +336,15 @@ fn run_schedule<K: Key, S: RealSchedule>(
         limiter
     };
     let longest = schedule.longest();
-    let age = settings
-        .retain_recent
-        .as_ref()
-        .map_or(u64::MAX, |age| u64::try_from(age.duration().as_nanos().max(longest)).unwrap_or(u64::MAX).max(1));
+    let sixteenths = settings.jitter.map_or(0, |(sixteenths, _)| sixteenths);
+    // With the jitter, which keeps to the maximum if there is one.
+    let longest_of_all = match schedule {
+        Schedule::Exponential { .. } => longest,
+        _ => longest.saturating_add((longest as f64 * f64::from(sixteenths) / 16.0) as u128),
+    };
+    let age = settings.retain_recent.as_ref().map_or(u64::MAX, |age| {
+        u64::try_from(age.duration().as_nanos().max(longest_of_all)).unwrap_or(u64::MAX).max(1)
+    });
     let mut pair = PerKeyPair {
         limiter: make(),
         twin: make(),
@@ -348,7 +353,7 @@ fn run_schedule<K: Key, S: RealSchedule>(
         schedule,
         longest,
         served_only: settings.served_only,
-        sixteenths: settings.jitter.map_or(0, |(sixteenths, _)| sixteenths),
+        sixteenths,
         bound: bound.unwrap_or(usize::MAX),
         generations: Generations {
             recent: HashMap::new(),
