@@ -18,10 +18,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering::SeqCst};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Poll};
 use std::thread;
 use std::time::Duration;
-use tasks::{Calls, poll};
+use tasks::{Calls, poll, waker_that_panics_when_dropped};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -315,20 +315,11 @@ fn a_future_that_was_ready_panics_when_it_is_polled() {
 /// The drop of a waker that the queue no longer needs panics. That is caught and counted, as it is for getters.
 #[test]
 fn a_waker_may_panic_when_it_is_dropped() {
-    struct Panics;
-    impl Wake for Panics {
-        fn wake(self: Arc<Self>) {}
-    }
-    impl Drop for Panics {
-        fn drop(&mut self) {
-            resume_unwind(Box::new("the drop of a waker"));
-        }
-    }
     let queue = WorkQueue::builder().max_keys(1).build();
     queue.add(1);
     let mut add = Box::pin(queue.add_wait_async(2));
     for _ in 0..2 {
-        let waker = Waker::from(Arc::new(Panics));
+        let waker = waker_that_panics_when_dropped();
         assert!(add.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
     }
     assert_eq!(queue.stats().caught_panics, 1, "the second waker replaces the first");

@@ -30,13 +30,13 @@ use std::pin::{Pin, pin};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
-use std::task::{Context, Wake, Waker};
+use std::task::Context;
 use std::thread;
 use std::time::Duration;
 use support::keys::With;
 use support::loops::{WAYS, no_backoff, run};
 use support::manual::manual;
-use support::tasks::poll;
+use support::tasks::{poll, waker_that_panics_when_dropped};
 
 // ---- what panics ----
 
@@ -523,22 +523,13 @@ fn an_unwinding_item_does_not_abort_when_foreign_code_always_panics() {
 /// The waker of a task that comes with another one, or no longer waits, panics when it is dropped. That is caught, and joins count it.
 #[test]
 fn a_waker_may_panic_when_it_is_dropped() {
-    struct Panics;
-    impl Wake for Panics {
-        fn wake(self: Arc<Self>) {}
-    }
-    impl Drop for Panics {
-        fn drop(&mut self) {
-            resume_unwind(Box::new("as planned"));
-        }
-    }
     let (workers, stop) = (WorkQueue::<u32>::new().workers().build(), Stop::new());
     let _loop_that_runs = workers.run_async(async |_| ());
     let mut waits: [Pin<Box<dyn Future<Output = ()>>>; 2] =
         [Box::pin(workers.join_async()), Box::pin(stop.wait_async())];
     for _ in 0..2 {
         for wait in &mut waits {
-            let waker = Waker::from(Arc::new(Panics));
+            let waker = waker_that_panics_when_dropped();
             assert!(wait.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
         }
     }

@@ -38,3 +38,17 @@ pub(crate) fn panicking_waker() -> Waker {
     }
     Waker::from(Arc::new(Panics))
 }
+
+/// A waker that panics when it is dropped. The panic prints nothing.
+pub(crate) fn waker_that_panics_when_dropped() -> Waker {
+    struct Panics;
+    impl Wake for Panics {
+        fn wake(self: Arc<Self>) {}
+    }
+    impl Drop for Panics {
+        fn drop(&mut self) {
+            resume_unwind(Box::new("the drop of a waker"));
+        }
+    }
+    Waker::from(Arc::new(Panics))
+}
