@@ -570,7 +570,7 @@ impl<K> Shared<K> {
     /// Adds some of the keys whose delays have expired.
     pub(super) fn free_expire(&self, free: &Free<K>, now: u64, at_most: usize) -> Expired {
         // Begun before it is known that the queue is open, until the last push, so that nobody is told meanwhile that nothing is left (F9).
-        // No longer, because a waker is foreign code, which may wait until no add is under way (W4).
+        // The add ends before the wake-ups, because a waker is foreign code, which may wait until no add is under way (W4).
         let on_their_way = free.begin();
         let mut records = self.records(free);
         let mut expired = records.verb(|machine, mode| machine.expire(now, at_most, mode));

@@ -117,7 +117,8 @@ impl Run<'_> {
     }
 
     /// Adds that wait make no panic (tests/bounds.rs). Limiters of the crate count in tables of their own, which know the keys; after a
-    /// panic of a key only some of several have counted.
+    /// panic of a key only some of several have counted. A turn of tenants makes none, because one that a panic ends leaves
+    /// pauses that are over.
     pub(super) fn may_panic(plan: &Plan, fault: Fault, op: &Op) -> bool {
         if matches!(op, Op::RoomWait(_) | Op::RoomPoll(_) | Op::RoomDrop(_)) || plan.tenants && matches!(op, Op::Turn) {
             return false;
@@ -134,7 +135,7 @@ impl Run<'_> {
         let is_either =
             plan.inside.is_some() && fault == Fault::Observer && matches!(op, Op::StartLoop | Op::PollLoop(_));
         let is_late = plan.lock_free && fault == Fault::Drop; // the drop of a key is in no call in particular
-        // The name of a group is a key of the caller's.
+        // A group is named by a key of the caller's, which is made, asked for its group, and dropped outside the queue.
         let is_of_name = (is_of_keys || matches!(fault, Fault::Group | Fault::Weight))
             && matches!(op, Op::SetGroup(..) | Op::UnsetGroup(_) | Op::PauseGroup(..) | Op::ResumeGroup(_));
         !(plan.limiter == Limiter::Composed && is_of_keys && asks || is_either || is_late || is_of_name)
